@@ -2,6 +2,7 @@
 /* The checks, and what to do where one fails. */
 #include "fuse/cli/doctor.h"
 
+#include "fuse/cli/cli.h"
 #include "fuse/cli/why.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
@@ -26,6 +27,12 @@ void doctor_line(struct doctor_lines *r, enum doctor_verdict v, const char *fmt,
     cleanup_free char *line = one_line(text);
     buf_addf(r->out, "%-8s%s\n", words[v], line);
     r->failed += v == DOCTOR_FAILED;
+    if (r->at_once) {
+        printf("%-8s", words[v]);
+        cli_put(stdout, line);
+        puts("");
+        fflush(stdout);
+    }
 }
 
 /* -- kinds ------------------------------------------------------------------------------------- */
@@ -322,16 +329,21 @@ static void check_rights(const struct doctor_facts *f, struct doctor_lines *r)
             "rights: in namespace %s you may make Datasets and see why pods wait", f->ns);
 }
 
-unsigned doctor_report(const struct doctor_facts *f, struct buf *out)
+void doctor_checks(const struct doctor_facts *f, struct doctor_lines *r)
 {
     static void (*const checks[])(const struct doctor_facts *f, struct doctor_lines *r) = {
         check_crds, check_tfjob, check_operator, check_versions, doctor_check_plugin,
         doctor_check_disks, doctor_check_driver, check_kernels, check_datasets, check_rights};
-    struct doctor_lines r = {.out = out};
     if (!f->all)
-        doctor_line(&r, DOCTOR_SKIPPED,
+        doctor_line(r, DOCTOR_SKIPPED,
             "operator: you may not list pods of all namespaces: a cluster's administrator sees more");
     for (size_t i = 0; i < ARRAY_LEN(checks); i++)
-        checks[i](f, &r);
+        checks[i](f, r);
+}
+
+unsigned doctor_report(const struct doctor_facts *f, struct buf *out)
+{
+    struct doctor_lines r = {.out = out};
+    doctor_checks(f, &r);
     return r.failed;
 }

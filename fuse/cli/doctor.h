@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor — what is wrong with Millrace in a cluster, from what the API server tells. Pure. */
+/* doctor — what is wrong: with Millrace in a cluster, from what the API server tells (pure); with
+ * this machine; with a store. */
 #ifndef MILLRACE_FUSE_CLI_DOCTOR_H
 #define MILLRACE_FUSE_CLI_DOCTOR_H
 
 #include "lib/base/buf.h"
+#include "lib/base/err.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -28,12 +30,24 @@ enum doctor_verdict { DOCTOR_OK, DOCTOR_FAILED, DOCTOR_NOTE, DOCTOR_SKIPPED };
 /* Writes a line for each check; returns how many have FAILED. */
 unsigned doctor_report(const struct doctor_facts *f, struct buf *out);
 
-/* -- internal to doctor*.c --------------------------------------------------------------------- */
-
 struct doctor_lines {
     struct buf *out;
     unsigned failed;
+    bool at_once; /* each is printed, too, as soon as it is known */
 };
+void doctor_checks(const struct doctor_facts *f, struct doctor_lines *r); /* the same */
+/* doctor_cluster.c; required false: nothing is said where no cluster is configured */
+struct cluster_flags;
+int doctor_cluster(
+    const struct cluster_flags *flags, bool required, struct doctor_lines *r, struct err *e);
+/* doctor_machine.c: can it mount, and serve well? */
+void doctor_machine(struct doctor_lines *r);
+/* doctor_store.c: one step after the other. write: an empty object is written and removed */
+struct args;
+void doctor_store(const struct args *a, const char *url, bool write, struct doctor_lines *r);
+
+/* -- internal to doctor*.c --------------------------------------------------------------------- */
+
 void doctor_line(struct doctor_lines *r, enum doctor_verdict v, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 bool doctor_is_component(const json_t *pod, const char *component);

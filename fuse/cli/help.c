@@ -14,7 +14,8 @@ const struct verb *verb_find(const char *name)
 {
     static const struct {
         const char *alias, *name;
-    } aliases[] = {{"copyFromLocal", "cp"}, {"copyToLocal", "cp"}}; /* Alluxio's words */
+    } aliases[] = {{"copyFromLocal", "cp"}, {"copyToLocal", "cp"}, /* Alluxio's words */
+        {"check", "doctor"}};
     for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
         if (strcmp(aliases[i].alias, name) == 0)
             name = aliases[i].name;

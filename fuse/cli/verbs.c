@@ -37,12 +37,16 @@ const struct verb verbs[] = {
         "cached, its workers and clients, what is wrong, and which pods wait for it. It asks the "
         "API server only, as you.",
         0, 2, false, verb_status},
-    {"doctor", "", "what is wrong with Millrace in a cluster",
-        "Goes through the installation in a Kubernetes cluster: kinds, operator, node plugin, "
-        "nodes, Datasets, what you may do; a line each, `ok` or `FAILED` with what to do about it. "
-        "What you may not read is skipped and said. It asks the API server only, as you.\n\nExit "
-        "status: 0 nothing has failed, 1 something has, 2 misuse.",
-        0, 0, false, verb_doctor},
+    {"doctor", "[URL]", "what is wrong with this machine, a cluster or a store",
+        "Without a URL: whether this machine can mount and serve well, and the installation in the "
+        "Kubernetes cluster that it knows, if any: kinds, operator, node plugin, nodes, Datasets, "
+        "what you may do (as `kubectl millrace doctor`, or with a flag of the cluster, that "
+        "alone; what you may not read is skipped and said). It asks the API server only, as "
+        "you.\n\nOf a URL: whether its server is found and answers, how far its clock is from "
+        "this one's, TLS, where credentials come from, and what may be listed, read and, with "
+        "`--write`, written. `millrace check URL` does the same.\n\nA line each, `ok` or `FAILED` "
+        "with what to do about it. Exit status: 0 nothing has failed, 1 something has, 2 misuse.",
+        0, 1, true, verb_doctor},
     {"hint", "DIR FILE|-", "tell a mount in which order files will be read",
         "Tells the mount that DIR is on in which order a job will read: FILE has one path a line, "
         "below DIR. The files are fetched just ahead of the reader, in that order, as far as cache "
@@ -121,9 +125,6 @@ const struct verb verbs[] = {
         "saved, and waits until it is, however often that fails. Files are saved when they are "
         "closed; this is for those whose saving failed, or that are open still.",
         1, INT_MAX, false, verb_persist},
-    {"check", "URL", "try a store, and say what is wrong",
-        "Tries a store step by step, and says what is wrong and what to do about it.", 1, 1, true,
-        verb_check},
     {"help", "[VERB|options]",
         "print the help of a verb, its manual page, or the options of stores",
         "Prints what a verb does and which flags it takes; without a verb, the list of verbs. "

@@ -183,13 +183,21 @@ int hdfs_check(void *impl, struct err *e)
     return hdfs_do(h, &c, &r, &resp, e);
 }
 
+static void hdfs_contact(void *impl, char **server, char **who)
+{
+    struct hdfs *h = impl;
+    *server = xstrdup(h->node[atomic_load(&h->active)]);
+    *who = h->user ? xasprintf("user %s", h->user) : NULL;
+}
+
 #define HDFS_KIND(name, help)                                                                      \
     {                                                                                              \
         .kind = {name, help, hdfs_options,                                                         \
             STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, "delegation-token"}, \
-        .open = hdfs_open, .close = hdfs_close, .check = hdfs_check, .stat_path = hdfs_stat,       \
-        .list = hdfs_list, .list_tree = hdfs_list_tree, .read = hdfs_read, .put = hdfs_put,        \
-        .remove = hdfs_remove, .mkdir = hdfs_mkdir, .rmdir = hdfs_rmdir, .rename = hdfs_rename,    \
+        .open = hdfs_open, .close = hdfs_close, .check = hdfs_check, .contact = hdfs_contact,      \
+        .stat_path = hdfs_stat, .list = hdfs_list, .list_tree = hdfs_list_tree, .read = hdfs_read, \
+        .put = hdfs_put, .remove = hdfs_remove, .mkdir = hdfs_mkdir, .rmdir = hdfs_rmdir,          \
+        .rename = hdfs_rename,                                                                     \
     }
 const struct store_ops store_hdfs = HDFS_KIND("hdfs", "hdfs://namenode:8020/directory");
 const struct store_ops store_webhdfs = HDFS_KIND("webhdfs", "webhdfs://namenode:9870/directory");

@@ -156,12 +156,22 @@ static void *s3_open(const struct store_params *p, struct err *e)
     return s;
 }
 
+static void s3_contact(void *impl, char **server, char **who)
+{
+    struct s3 *s = impl;
+    bool lent;
+    *server = xstrdup(atomic_load(&s->place)->origin);
+    *who = s3_cred_anonymous(s->cred) ? xstrdup("nobody: requests are not signed")
+                                      : s3_cred_origin(s->cred, &lent);
+}
+
 const struct store_ops store_s3 = {
     .kind = {"s3", "s3://bucket/prefix", s3_options, STORE_CAP_WRITE, s3_spellings,
         ARRAY_LEN(s3_spellings), NULL},
     .open = s3_open,
     .close = s3_close,
     .check = s3_check,
+    .contact = s3_contact,
     .stat_path = s3_stat,
     .list = s3_list,
     .list_tree = s3_list_tree,

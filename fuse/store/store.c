@@ -142,6 +142,13 @@ void store_free(struct store *s)
 
 unsigned store_caps(const struct store *s) { return s->ops->kind.caps; }
 
+void store_contact(struct store *s, char **server, char **who)
+{
+    *server = *who = NULL;
+    if (s->ops->contact)
+        s->ops->contact(s->impl, server, who);
+}
+
 bool store_is_silent(const struct store *s) { return breaker_is_silent(&s->breaker); }
 
 int store_check(struct store *s, struct err *e)

@@ -76,12 +76,20 @@ static void *web_open(const struct store_params *p, struct err *e)
     return w;
 }
 
-#define WEB_KIND(scheme_name)                                                             \
-    {                                                                                     \
-        .kind = {scheme_name, scheme_name "://server/directory", web_options, 0, NULL, 0, \
-            "username and password, or bearer-token, or header"},                         \
-        .open = web_open, .close = web_close, .check = web_check, .stat_path = web_stat,  \
-        .list = web_list, .list_tree = web_list_tree, .read = web_read,                   \
+static void web_contact(void *impl, char **server, char **who)
+{
+    const struct web *w = impl;
+    size_t scheme = (size_t)(w->params.rest - w->params.url);
+    *server = xstrndup(w->params.url, scheme + strcspn(w->params.rest, "/"));
+    *who = NULL;
+}
+
+#define WEB_KIND(scheme_name)                                                                  \
+    {                                                                                          \
+        .kind = {scheme_name, scheme_name "://server/directory", web_options, 0, NULL, 0,      \
+            "username and password, or bearer-token, or header"},                              \
+        .open = web_open, .close = web_close, .check = web_check, .contact = web_contact,      \
+        .stat_path = web_stat, .list = web_list, .list_tree = web_list_tree, .read = web_read, \
     }
 const struct store_ops store_http = WEB_KIND("http");
 const struct store_ops store_https = WEB_KIND("https");

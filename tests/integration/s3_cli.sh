@@ -46,10 +46,10 @@ is "the same one" "" "$(diff -r tree copy 2>&1)"
 run "$millrace" cp --recursive s3://data/t "file://$WORK/local"
 is "from store to store" "" "$(diff -r tree local 2>&1)"
 
-run "$millrace" check s3://data/t --write --fuse=false
+run "$millrace" check s3://data/t --write
 is "check finds nothing wrong" "0" "$status"
-has "and says what it saw" "can be read: 4 entries" "$out"
-has "and that it wrote" "it can be written to" "$out"
+has "and says what it saw" "ok      listing: 4 entries at the top" "$out"
+has "and that it wrote" "ok      writing: it can be written to" "$out"
 is "without leaving a trace" $'a/\nempty\none\nwith space/' "$("$millrace" ls s3://data/t | sort)"
 
 run "$millrace" check s3://nobucket/x

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb: asks for what doctor.h looks at. */
+/* Of a cluster: asks for what doctor.h looks at. */
 #include "fuse/cli/doctor.h"
 
-#include "fuse/cli/cli.h"
 #include "fuse/cli/cluster.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
-#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
-
-#define REPORT_MAX (1u << 20)
+#include <unistd.h>
 
 struct doctor_answers {
     json_t *crds, *driver, *pods, *daemonsets, *nodes, *csinodes, *datasets, *refused;
@@ -110,37 +108,27 @@ static int fetch_answers(struct cluster *c, struct doctor_answers *a, struct err
         : 0;
 }
 
-static int doctor_of_one(const char *what)
+/* Does anything say where a cluster is? */
+static bool is_configured(const struct cluster_flags *f)
 {
-    const char *name = cli_name();
-    return cli_misuse(
-        "doctor looks at the whole installation and takes no name: `%s doctor -n %s` for what "
-        "you may do in that namespace, `%s status %s` of a Dataset, `%s why %s` of a pod or "
-        "job",
-        name, what, name, what, name, what);
+    const char *home = getenv("HOME"), *config = getenv("KUBECONFIG");
+    cleanup_free char *usual = xasprintf("%s/.kube/config", home ? home : "");
+    return f->kubeconfig || f->context || f->server || f->ns || (config && *config)
+        || getenv("KUBERNETES_SERVICE_HOST") || access(usual, F_OK) == 0;
 }
 
-int verb_doctor(const struct verb *v, int argc, char **argv)
+int doctor_cluster(
+    const struct cluster_flags *flags, bool required, struct doctor_lines *r, struct err *e)
 {
-    struct cluster_flags flags = {0};
-    const struct opt table[] = {CLUSTER_FLAGS(flags)};
-    cleanup_args struct args a;
-    struct verb named = *v;
-    named.max_pos = INT_MAX; /* it is told what to type instead */
-    int rc = args_parse(&a, &named, table, ARRAY_LEN(table), argc, argv);
-    if (rc >= 0)
-        return rc;
-    if (a.npos)
-        return doctor_of_one(a.pos[0]);
-    struct err e = ERR_INIT;
     cleanup_cluster struct cluster c = {0};
     struct doctor_answers got = {0};
-    cleanup_buf struct buf out = BUF_INIT(REPORT_MAX);
-    if (cluster_open(&c, &flags, &e) || fetch_answers(&c, &got, &e)) {
+    if (!required && !is_configured(flags))
+        return 0;
+    if (cluster_open(&c, flags, e) || fetch_answers(&c, &got, e)) {
         answers_free(&got);
-        return cli_failed(&e);
+        return -1;
     }
-    printf("ok      the API server %s answers\n", kube_server(c.kube));
+    doctor_line(r, DOCTOR_OK, "the API server %s answers", kube_server(c.kube));
     const struct doctor_facts facts = {.ns = c.ns,
         .version = MILLRACE_VERSION,
         .may_list_crds = got.may_list_crds,
@@ -156,8 +144,7 @@ int verb_doctor(const struct verb *v, int argc, char **argv)
         .all_datasets = got.all_datasets,
         .may_not_list = cluster_denied(&c, &kube_datasets),
         .refused = got.refused};
-    unsigned failed = doctor_report(&facts, &out);
-    cli_put(stdout, buf_str(&out));
+    doctor_checks(&facts, r);
     answers_free(&got);
-    return failed ? CLI_FAILED : CLI_DONE;
+    return 0;
 }
