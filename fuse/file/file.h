@@ -30,8 +30,8 @@ struct file {
     bool idle;           /* files.mu: in the idle list */
     bool replaced;       /* files.mu: out of the table, as its inode is another file's now */
     uint64_t idle_bytes; /* files.mu: of the cache that it holds there */
-    /* removed while it is open: what is cached of it cannot be found again, it stays until closed
-     */
+    /* Removed while it is open, and there was no room to stage it: what is cached of it cannot be
+     * found again, it stays until closed. */
     _Atomic bool preserved;
     pthread_mutex_t state_lock;
     pthread_rwlock_t data_lock;

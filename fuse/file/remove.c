@@ -3,6 +3,7 @@
 
 #include "fuse/file/cached.h"
 #include "fuse/file/read.h"
+#include "fuse/file/stage.h"
 #include "fuse/file/upload.h"
 #include "lib/base/log.h"
 
@@ -22,9 +23,17 @@ int file_preserve(struct file *f, unsigned own, struct err *e)
         ? -1
         : 0;
     pthread_rwlock_unlock(&f->data_lock);
-    if (rc == 0)
+    if (rc)
+        return -1;
+    struct err kept = ERR_INIT;
+    pthread_rwlock_wrlock(&f->data_lock);
+    if (stage_preserve(f, &kept)) { /* then for as long as this process lives */
+        log_kv(LOG_DEBUG, "what is read of a removed file ends with this process", "error",
+            kept.msg, NULL);
         atomic_store(&f->preserved, true);
-    return rc;
+    }
+    pthread_rwlock_unlock(&f->data_lock);
+    return 0;
 }
 
 /* No upload is under way. */

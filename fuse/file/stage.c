@@ -258,6 +258,52 @@ static int stage_begin(struct file *f, uint64_t keep, struct err *e)
     return 0;
 }
 
+/* The cached file itself becomes the staging file, where it is one, and is on the same disk. -1: it
+ * is to be copied. */
+static int stage_link(struct file *f, const char *name)
+{
+    char from[64];
+    cleanup_fd int fd = cache_complete_fd(f->cf);
+    if (fd < 0)
+        return -1;
+    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+    unlink(name);
+    return linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW)
+        ? -1
+        : open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+}
+
+int stage_preserve(struct file *f, struct err *e)
+{
+    const struct files_conf *c = file_conf(f);
+    char path[INODE_PATH_MAX];
+    struct cache_key key;
+    struct inode n;
+    if (f->stage_fd >= 0 || !f->cf)
+        return 0;
+    if (file_inode(f, &n, e) || file_key(c->tree, &n, path, &key, e))
+        return -1;
+    cleanup_free char *name = stage_path(f, "");
+    cleanup_fd int fd = stage_link(f, name);
+    if (fd < 0) {
+        fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return stage_error(e, errno, "make a staging file");
+        if (stage_copy(f, fd, n.size, e)) {
+            unlink(name);
+            return -1;
+        }
+    }
+    cache_close(f->cf);
+    f->cf = NULL;
+    cache_drop(c->cache, &key); /* what is linked may be written to from here on */
+    f->stage_fd = fd;
+    fd = -1;
+    atomic_store(&f->note_old, true);
+    inodes_set(c->inodes, f->ino, 0, NULL, INODE_STAGED, 0);
+    return 0;
+}
+
 int stage_create(struct file *f, struct err *e)
 {
     if (stage_take_room(f, 0, e))

@@ -16,6 +16,9 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
 int stage_truncate(struct file *f, uint64_t size, struct err *e); /* f->state_lock is held */
 /* Opens the staging file. f->data_lock is held exclusively. */
 int stage_attach(struct file *f, struct err *e);
+/* Its name goes while it is open: the cached version, all of which is here, becomes a staging file,
+ * which a successor of this process finds without the name. f->data_lock is held exclusively. */
+int stage_preserve(struct file *f, struct err *e);
 /* Where the content belongs, for a successor without this index. */
 int stage_write_sidecar(struct file *f, struct err *e);
 /* Its writer asked to save its first `size` bytes, and that failed: they, and a note that says so,

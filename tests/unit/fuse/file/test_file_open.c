@@ -291,7 +291,10 @@ static void test_pins(void **state)
     assert_int_equal(fx_open(x, "main/a", O_RDONLY, &h), 0);
     assert_int_equal(fx_unlink(x, "main/a", false), 0);
     f = files_get(x->files, ino, &e);
-    assert_int_equal(file_drop(f, &freed, &e), -1);
+    freed = 0;
+    assert_int_equal(file_drop(f, &freed, &e), 0);
+    assert_int_equal(freed, 0);
+    assert_int_equal(file_pin(f, 0, 5, &e), -1);
     assert_int_equal(err_errno(&e), ESTALE);
     files_put(f);
     fx_is(x, h.ino, "jello");

@@ -56,7 +56,6 @@ static void test_unlink_while_open(void **state)
     (void)state;
     struct fx *x = fx_new(NULL);
     struct fx_handle h, again;
-    struct err e = ERR_INIT;
     cleanup_free char *text = large_text();
     fx_put(x, "main/a", text);
     assert_int_equal(fx_open(x, "main/a", O_RDONLY, &h), 0);
@@ -66,10 +65,8 @@ static void test_unlink_while_open(void **state)
     fx_is(x, h.ino, text);
     assert_true(fx_inode(x, h.ino).flags & INODE_UNLINKED);
     fx_close(x, &again);
-    struct file *f = files_get(x->files, h.ino, &e);
-    assert_true(atomic_load(&f->preserved)); /* as long as it is open it cannot be found again */
-    files_put(f);
-    for (int i = 0; i < 100; i++) { /* however many others come by */
+    assert_true(fx_inode(x, h.ino).flags & INODE_STAGED); /* it cannot be found again elsewhere */
+    for (int i = 0; i < 100; i++) {                       /* however many others come by */
         char path[16];
         snprintf(path, sizeof path, "main/f%d", i);
         fx_put(x, path, "x");
@@ -80,6 +77,44 @@ static void test_unlink_while_open(void **state)
     struct inode n;
     assert_int_equal(inodes_get(x->inodes, h.ino, &n), -1);
     fx_free(x);
+}
+
+/* Removed, and replaced, while they are open; then the process is killed: their readers read on,
+ * and a writer's bytes are nobody else's. */
+static void removed_then_killed(const struct fx_conf *conf)
+{
+    struct fx *x = fx_new(conf);
+    struct fx_handle gone, replaced;
+    cleanup_free char *text = large_text();
+    fx_put(x, "main/gone", text);
+    fx_put(x, "main/replaced", "hello");
+    fx_put(x, "main/twin", text);
+    assert_int_equal(fx_open(x, "main/gone", O_RDWR, &gone), 0);
+    assert_int_equal(fx_open(x, "main/replaced", O_RDONLY, &replaced), 0);
+    fx_path_is(x, "main/twin", text);
+    assert_int_equal(fx_unlink(x, "main/gone", false), 0);
+    assert_int_equal(fx_rename(x, "main/twin", "main/replaced", 0, false), 0);
+    for (int i = 0; i < 2; i++) {
+        fx_is(x, gone.ino, text);
+        fx_is(x, replaced.ino, "hello");
+        fx_path_is(x, "main/replaced", text);
+        fx_restart(x, true);
+    }
+    assert_int_equal(fx_write(x, gone.ino, 0, "written"), 0);
+    fx_put(x, "main/gone", text); /* the same again */
+    fx_path_is(x, "main/gone", text);
+    fx_close(x, &gone);
+    fx_close(x, &replaced);
+    assert_int_equal(fx_staged(x), 0);
+    fx_store_is(x, "main/gone", text);
+    fx_free(x);
+}
+
+static void test_removed_then_killed(void **state)
+{
+    (void)state;
+    removed_then_killed(NULL);
+    removed_then_killed(&(struct fx_conf){.memory = true});
 }
 
 /* One that nobody has open is not fetched to be removed. */
@@ -289,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_unlink),
         cmocka_unit_test(test_unlink_fails),
         cmocka_unit_test(test_unlink_while_open),
+        cmocka_unit_test(test_removed_then_killed),
         cmocka_unit_test(test_unlink_closed),
         cmocka_unit_test(test_unlink_unreadable),
         cmocka_unit_test(test_unlink_local),
