@@ -123,4 +123,21 @@ no|Name the token service|https://oidc.eks.eu-west-1.amazonaws.com/id/ABC
 no|Name the token service|https://ABC.gr7.eu-west-1.eks.amazonaws.com
 END
 
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: {endpoint: $value}}]' <<'END'
+ok|https://minio.example:9000
+ok|http://10.0.0.1
+no|holds a user or a password|https://user:pass@minio.example
+no|holds a user or a password|http://user@10.0.0.1
+no|holds a user or a password|https://:pass@minio.example
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: ($value | split(" ") | map({key: ., value: "http://a"}) | from_entries)}]' <<'END'
+ok|endpoint
+ok|url region
+ok|alluxio.underfs.s3.endpoint alluxio.underfs.s3.endpoint.region
+no|by two of its names|endpoint url
+no|by two of its names|url alluxio.underfs.s3.endpoint
+no|by two of its names|region alluxio.underfs.s3.endpoint.region
+END
+
 try DataLoad '.spec = {dataset: {name: "data"}, policy: "Cron", schedule: $value}' <"$ROOT/tests/lib/schedules.txt"
