@@ -2,6 +2,7 @@
 /* Changes to the directory store: put, remove, directories, rename. */
 #include "fuse/store/posix.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
 
@@ -12,15 +13,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define MARK_NAME  "user.millrace.made" /* which put made the file */
+#define MARK_NAME    "user.millrace.made" /* which put made the file */
 
-#define COPY_CHUNK (1u << 20)
-#define COPY_STEP  (64u << 20) /* of copies that the file system makes */
+#define COPY_CHUNK   (1u << 20)
+#define COPY_STEP    (64u << 20) /* of copies that the file system makes */
+
+#define LOCK_NS      (5 * NS_PER_S)
+#define LOCK_LOOK_NS (NS_PER_MS / 2)
+
+bool posix_is_temp(const char *name)
+{
+    const size_t prefix = strlen(POSIX_TEMP_PREFIX);
+    return strncmp(name, POSIX_TEMP_PREFIX, prefix) == 0 && strlen(name) == prefix + 16
+        && strspn(name + prefix, "0123456789abcdef") == 16;
+}
+
+int posix_check_name(const char *name, struct err *e)
+{
+    return posix_is_temp(name) ? store_err(e, ERR_INVALID, EPERM, REASON_STORE_ERROR, name,
+               ": such names are those of files that Millrace is writing: choose another one")
+                               : 0;
+}
 
 /* The directory that path is in; *name points at its last component. */
 static int open_parent(
@@ -29,6 +48,8 @@ static int open_parent(
     const char *slash = strrchr(path, '/');
     cleanup_free char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup("");
     *name = slash ? slash + 1 : path;
+    if (posix_check_name(*name, e))
+        return -1;
     return posix_open_path(s, parent, O_RDONLY | O_DIRECTORY, "open the directory", e);
 }
 
@@ -209,6 +230,17 @@ static bool is_marked(int dir, const char *name, uint64_t mark, struct stat *st)
         && fstat(fd, st) == 0;
 }
 
+/* What is of one moment only if no other mount of this machine changes a name in between: each has
+ * the directory locked meanwhile. Nobody waits for long for a stopped process or for the lock of
+ * another program. */
+static int lock_name(int dir, const atomic_bool *cancel)
+{
+    for (int64_t until = clock_mono_ns() + LOCK_NS; flock(dir, LOCK_EX | LOCK_NB)
+         && errno == EWOULDBLOCK && clock_mono_ns() < until && !is_cancelled(cancel);)
+        clock_sleep_ns(LOCK_LOOK_NS);
+    return is_cancelled(cancel) ? -1 : 0;
+}
+
 int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e)
 {
@@ -226,7 +258,7 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
     set_mark(to, put->mark);
     /* Once it is given up, nothing may appear in the store any more. */
     if (copy_all(to, put->fd, put->len, cancel) || keep_mode(to, dir, name) || fsync(to)
-        || is_cancelled(cancel) || name_temp(dir, to, temp) || is_cancelled(cancel)
+        || is_cancelled(cancel) || name_temp(dir, to, temp) || lock_name(dir, cancel)
         || (other = put->expect && !exclusive && !is_version(dir, name, put->expect))
         || (exclusive ? name_exclusively(dir, temp, name) : renameat(dir, temp, dir, name))) {
         int saved = errno;
@@ -240,6 +272,7 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
         return other || (exclusive && saved == EEXIST) ? fail_expected(s, path, put->expect, e)
                                                        : posix_fail(s, saved, path, "write", e);
     }
+    flock(dir, LOCK_UN);
     if (fstat(to, &st)) /* after its last change: that of its name */
         return posix_fail(s, errno, path, "stat", e);
     if (fsync(dir) && errno != EINVAL)
@@ -324,8 +357,7 @@ static void remove_temps(int parent, const char *name)
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *de; d && (de = readdir(d));)
-        if (strncmp(de->d_name, POSIX_TEMP_PREFIX, strlen(POSIX_TEMP_PREFIX)) == 0
-            && unlinkat(dirfd(d), de->d_name, 0))
+        if (posix_is_temp(de->d_name) && unlinkat(dirfd(d), de->d_name, 0))
             unlinkat(dirfd(d), de->d_name, AT_REMOVEDIR);
     if (d)
         closedir(d);
@@ -364,6 +396,8 @@ int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to
     cleanup_fd int to_dir = from_dir < 0 ? -1 : open_parent(s, to, &to_name, e);
     if (to_dir < 0)
         return -1;
+    if (expect)
+        lock_name(from_dir, NULL);
     if (expect && faccessat(from_dir, from_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
         && !is_version(from_dir, from_name, expect))
         return fail_expected(s, from, expect, e);

@@ -113,8 +113,7 @@ int posix_walk_next(
         }
         struct stat st;
         bool is_link;
-        if (!store_name_ok(de->d_name, strlen(de->d_name))
-            || strncmp(de->d_name, POSIX_TEMP_PREFIX, strlen(POSIX_TEMP_PREFIX)) == 0
+        if (!store_name_ok(de->d_name, strlen(de->d_name)) || posix_is_temp(de->d_name)
             || walk_stat(w->root, dirfd(l->d), l->path, de->d_name, &st, &is_link))
             continue;
         free(w->path);

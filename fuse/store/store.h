@@ -122,6 +122,8 @@ bool store_is_silent(const struct store *s);
 /* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys),
  * INVALID, RETRY (network, DNS). */
 int store_check(struct store *s, struct err *e);
+/* May a file or a directory be called so? Not as what the store makes for itself (sys EPERM). */
+int store_check_name(const struct store *s, const char *name, struct err *e);
 int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e);
 /* One page of the direct children of dir. *cursor NULL starts; on return NULL means the end, else
  * pass it again (owned by the caller, freed by the next call or by free()). */
@@ -162,7 +164,8 @@ struct store_put {
  * (sys EEXIST where that was nothing, else ESTALE), and nothing has changed; the same content is no
  * conflict (unless it is empty): it is an earlier attempt whose answer was lost. Of two that put at
  * the same time, one wins: in S3 the server sees to that, where it knows conditional requests; in a
- * directory a new name is exclusive, and a version is looked at just before it is replaced. */
+ * directory a new name is exclusive, and a version is looked at just before it is replaced, with
+ * the directory locked (flock) against the other mounts of this machine. */
 int store_put(struct store *s, const char *path, const struct store_put *put, struct store_stat *st,
     struct err *e);
 /* a file; NOTFOUND if absent and the store tells (S3 does not) */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names in a directory that is a store: which are the store's own, and who gets one that several
+ * write at once. */
+#include "tests/lib/unit.h"
+
+#include "fuse/store/store.h"
+#include "lib/base/file.h"
+#include "lib/base/io.h"
+#include "lib/base/mem.h"
+#include "tests/unit/fuse/store/store_kinds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WRITERS 4
+#define ROUNDS  200
+
+static char dir[] = "/tmp/millrace-test.XXXXXX";
+
+static struct store *open_store(struct mount **m)
+{
+    cleanup_free char *url = xasprintf("file://%s", dir);
+    struct err e = ERR_INIT;
+    *m = mount_new(url);
+    mount_option(*m, "can-hang", "false");
+    struct store *s = store_new(&(struct store_conf){.mount = &(*m)->conf}, &e);
+    assert_non_null(s);
+    return s;
+}
+
+/* 0 or errno */
+static int put(struct store *s, const char *path, const char *text, const char *expect)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    assert_int_equal(io_pwrite(fd, text, strlen(text), 0), 0);
+    return store_put(s, path, &(struct store_put){fd, strlen(text), expect, 0}, &st, &e)
+        ? err_errno(&e)
+        : 0;
+}
+
+static int count_entry(void *user, const struct store_entry *entry)
+{
+    (void)entry;
+    ++*(unsigned *)user;
+    return 0;
+}
+
+static unsigned entries(struct store *s, const char *path)
+{
+    cleanup_free char *cursor = NULL;
+    struct err e = ERR_INIT;
+    unsigned n = 0;
+    assert_int_equal(store_list(s, path, &cursor, count_entry, &n, &e), 0);
+    return n;
+}
+
+/* What merely looks like a file that is being written is a file as any other. */
+static void test_alike(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"d/.millrace-put-", "d/.millrace-put-notes",
+        "d/.millrace-put-0123456789abcde", "d/.millrace-put-0123456789abcdef0",
+        "d/.millrace-put-0123456789abcdeF"};
+    struct mount *m;
+    struct store *s = open_store(&m);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(store_mkdir(s, "d", 0, &e), 0);
+        assert_int_equal(store_check_name(s, names[i] + 2, &e), 0);
+        assert_int_equal(put(s, names[i], "precious", NULL), 0);
+        assert_int_equal(entries(s, "d"), 1);
+        assert_int_equal(store_rmdir(s, "d", &e), -1);
+        assert_int_equal(entries(s, "d"), 1);
+        e = (struct err)ERR_INIT;
+        assert_int_equal(store_remove(s, names[i], &e), 0);
+        assert_int_equal(store_rmdir(s, "d", &e), 0);
+    }
+    store_free(s);
+    mount_free(m);
+}
+
+/* A name of the store's own is taken by nobody, and what was left under it does not keep a
+ * directory. */
+static void test_own(void **state)
+{
+    (void)state;
+    static const char own[] = ".millrace-put-0123456789abcdef",
+                      below[] = "d/.millrace-put-0123456789abcdef";
+    struct mount *m;
+    struct store *s = open_store(&m);
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    cleanup_free char *left = path_join(dir, below);
+    assert_int_equal(store_check_name(s, own, &e), -1);
+    assert_int_equal(err_errno(&e), EPERM);
+    assert_non_null(strstr(e.msg, "choose another"));
+    assert_int_equal(store_mkdir(s, "d", 0, &e), 0);
+    assert_int_equal(put(s, below, "x", NULL), EPERM);
+    assert_int_equal(store_mkdir(s, below, 0, &e), -1);
+    assert_int_equal(err_errno(&e), EPERM);
+    assert_int_equal(put(s, "d/f", "x", NULL), 0);
+    assert_int_equal(store_rename(s, "d/f", below, NULL, &st, &e), -1);
+    assert_int_equal(err_errno(&e), EPERM);
+    assert_int_equal(entries(s, "d"), 1);
+    assert_int_equal(store_remove(s, "d/f", &e), 0);
+    assert_int_equal(mkdir(left, 0755), 0); /* as after a kill */
+    assert_int_equal(entries(s, "d"), 0);
+    assert_int_equal(store_rmdir(s, "d", &e), 0);
+    store_free(s);
+    mount_free(m);
+}
+
+struct writer {
+    struct store *s;
+    const char *expect;
+    pthread_barrier_t *begin;
+    char text[8];
+    int rc;
+};
+
+static void *write_it(void *arg)
+{
+    struct writer *w = arg;
+    pthread_barrier_wait(w->begin);
+    w->rc = put(w->s, "f", w->text, w->expect);
+    return NULL;
+}
+
+/* Of several that replace one version at once, one does. */
+static void test_one_wins(void **state)
+{
+    (void)state;
+    struct mount *m;
+    struct store *s = open_store(&m);
+    pthread_barrier_t begin;
+    pthread_barrier_init(&begin, NULL, WRITERS);
+    assert_int_equal(put(s, "f", "first", NULL), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct writer w[WRITERS];
+        pthread_t threads[WRITERS];
+        struct store_stat st;
+        struct err e = ERR_INIT;
+        assert_int_equal(store_stat_path(s, "f", &st, &e), 0);
+        for (int i = 0; i < WRITERS; i++) {
+            w[i] = (struct writer){.s = s, .expect = st.version, .begin = &begin};
+            snprintf(w[i].text, sizeof w[i].text, "by %d", i);
+            assert_int_equal(pthread_create(&threads[i], NULL, write_it, &w[i]), 0);
+        }
+        unsigned won = 0;
+        for (int i = 0; i < WRITERS; i++) {
+            pthread_join(threads[i], NULL);
+            won += w[i].rc == 0;
+            assert_true(w[i].rc == 0 || w[i].rc == ESTALE);
+        }
+        assert_int_equal(won, 1);
+    }
+    pthread_barrier_destroy(&begin);
+    store_free(s);
+    mount_free(m);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    return file_remove_tree(dir, &e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alike), cmocka_unit_test(test_own), cmocka_unit_test(test_one_wins)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
