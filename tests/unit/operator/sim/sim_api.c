@@ -240,6 +240,8 @@ static enum write_end sim_create(struct sim_api *s, const struct plan_action *a,
     json_object_set_new(meta, "creationTimestamp", json_string(now));
     if (!strcmp(a->res->kind, "Pod"))
         json_object_set_new(o, "status", json_pack("{s:s}", "phase", "Pending"));
+    if (!strncmp(a->res->kind, "Persistent", 10)) /* they stay while they are in use */
+        json_object_set_new(meta, "finalizers", json_pack("[s]", "kubernetes.io/protection"));
     emit(s, o, false);
     sim_set(s->objects, o);
     if (!lost)
