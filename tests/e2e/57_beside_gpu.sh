@@ -6,37 +6,9 @@
 # data; several go to different ones, and those that are to be alone on a node are.
 . "$(dirname "$0")/lib.sh"
 start_test
+. "$(dirname "$0")/gpus.sh"
 
-all=$(k get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
-set_gpus() # NODE COUNT
-{
-    k patch node "$1" --subresource=status --type=json -p '[{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "'"$2"'"}]' >/dev/null
-}
-offer() # NODE COUNT
-{
-    set_gpus "$1" "$2"
-    expect 60 "kubelet offers $2 on $1" offers "$1" "$2"
-}
-offers() { [ "$(k get node "$1" -o 'jsonpath={.status.allocatable.nvidia\.com/gpu}')" = "$2" ]; }
-gpu() # NODE: it has one from now on, and is tainted as usual
-{
-    k taint node "$1" nvidia.com/gpu=present:NoSchedule --overwrite >/dev/null
-    offer "$1" 1
-}
-declare -A had
-for node in $all; do had[$node]=$(k get node "$node" -o 'jsonpath={.status.capacity.nvidia\.com/gpu}'); done
-as_before()
-{
-    local node
-    for node in $all; do
-        k taint node "$node" nvidia.com/gpu- >/dev/null 2>&1 || true
-        set_gpus "$node" "${had[$node]:-0}" || true
-    done
-}
-trap 'as_before; finish' EXIT
-for node in $all; do offer "$node" 0; done
-node_of() { n get pod "$1" -o "jsonpath={.spec.nodeName} {.status.conditions[?(@.type=='Ready')].status}"; }
-is_on() { [ "$(node_of "$1")" = "$2 True" ]; }
+for node in $NODES; do offer "$node" 0; done
 
 s3_up
 random_files 2 1000000 train
@@ -47,14 +19,13 @@ step "no node has a GPU"
 dataset data
 n wait --for=condition=Ready dataset/data --timeout=90s >/dev/null || fail "$(ready_message data)"
 first=$(n get pod data-cache-0 -o jsonpath='{.spec.nodeName}')
-mapfile -t others < <(grep -vxF "$first" <<<"$all")
+mapfile -t others < <(grep -vxF "$first" <<<"$NODES")
 has_none() { [ -z "$(n get pod data-cache-0 -o jsonpath='{.metadata.annotations.millrace\.dev/offered}')" ]; }
 has_none || fail "the worker was offered a node"
 
 step "${others[0]} has one: the worker goes there from $first"
 gpu "${others[0]}"
 expect 150 "it is there: $(node_of data-cache-0)" is_on data-cache-0 "${others[0]}"
-moves() { n get events --field-selector reason=WorkerMoves -o jsonpath='{.items[*].message}' | grep -q "$1"; }
 expect 30 "an Event says so" moves "leaves node $first: ${others[0]} has GPUs"
 
 step "a job uses the data beside the GPU of ${others[1]}: the worker follows it"
