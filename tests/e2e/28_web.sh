@@ -103,7 +103,7 @@ refused "unknown URL scheme" '[{"mountPoint": "ftp://data.example/a"}]'
 n apply --dry-run=server -f "$ROOT/examples/dataset/web.yaml" >/dev/null || fail "the example is refused"
 
 step "limits.endpoints holds servers of mounts"
-helm template "$NS" "$ROOT/charts/millrace" --set fullnameOverride="$NS" --set "limits.endpoints={https://Data.example/,$SERVER}" --show-only templates/limits.yaml \
+helm template "$NS" "$ROOT/charts/millrace" --kube-version 1.34.0 --set fullnameOverride="$NS" --set "limits.endpoints={https://Data.example/,$SERVER}" --show-only templates/limits.yaml \
     --set "limits.namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=$NS" | k apply -f - >/dev/null
 metadata() { has_text "does not allow" n apply --dry-run=server -f - <<<'{"apiVersion": "millrace.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "a"},
     "spec": {"mounts": [{"mountPoint": "http://169.254.169.254/latest"}]}}'; }

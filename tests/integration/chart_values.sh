@@ -183,7 +183,7 @@ refused "defaults.options.s3.url is https://b, which limits.endpoints does not a
 good within --set 'limits.endpoints={https://a/},defaults.options.s3.url=https://a'
 refused "defaults.options.s3.sts-endpoint is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b'
 good within --set 'limits.endpoints={https://a,https://b},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b/'
-servers() { result "limits.endpoints of web servers" "$(render a "$chart" --set "limits.endpoints={$1}" && grep -q "$2" "$work/rendered.yaml" || echo "no $2")"; }
+servers() { result "limits.endpoints of web servers" "$(render a "$chart" --set "limits.endpoints={$1}" && tr -s " \n" " " <"$work/rendered.yaml" | grep -c "$2" >/dev/null || echo "no $2")"; }
 servers 'aws,https://A.example/' "!\['https://a.example'\].exists(s, m.mountPoint.lowerAscii() == s"
 servers aws "!\[\].exists(s, "
 servers 'hdfs://cluster,hdfs://nn1:9870' "('hdfs://' + n.trim()) in \['hdfs://cluster','hdfs://nn1:9870'\]"
