@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/create.h"
 
+#include "fuse/file/dir_move.h"
 #include "fuse/file/open.h"
 #include "fuse/file/stage.h"
 #include "fuse/file/upload.h"
@@ -175,6 +176,8 @@ static int make_dir(struct files *fs, const struct new_name *w, struct inode *n,
     if (known && (!w->resent || !(n->flags & INODE_DIR)))
         return err_sys(e, EEXIST, "mkdir %s", w->name);
     if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e))
+        return -1;
+    if (dir_move_settle(fs, mount, path, e))
         return -1;
     if (store_mkdir(store, path, inodes_unique(c->inodes, w->request), e)) {
         if (e->cls == ERR_EXISTS && !known) /* it has a name that the index does not know */

@@ -163,8 +163,8 @@ static int purge_version(const struct purge *p, const char *path, const struct s
                        *moved = p->m && p->m->n
         ? bsearch(&key, p->m->list, p->m->n, sizeof key, by_moved_path)
         : NULL;
-    bool same = false;
-    if (!moved && twin->size == st->size
+    bool same = false, newer = !p->undo && st->mtime_ns > twin->mtime_ns;
+    if (!moved && !newer && twin->size == st->size
         && dir_move_same(p->store, path, st, other, twin, &same, e))
         return -1;
     *version = moved ? (p->undo ? moved->version : moved->was) : same ? st->version : NULL;
@@ -375,23 +375,79 @@ static int dir_move_resume_one(struct files *fs, const char *file, struct err *e
     return 0;
 }
 
-void dir_move_resume(struct files *fs)
+/* What is at `path`, if it is not NULL, may be deleted for that journal. */
+static bool journal_concerns(struct files *fs, const char *file, unsigned mount, const char *path)
 {
+    struct sidecar from, to;
+    struct err e = ERR_INIT;
+    cleanup_free char *other = xasprintf("%.*s" TO, (int)(strlen(file) - strlen(FROM)), file);
+    if (!path)
+        return true;
+    if (sidecar_read(file, &from, &e) || sidecar_read(other, &to, &e)
+        || sidecar_find_mount(&from, files_config(fs)->conf) != (int)mount)
+        return false;
+    const char *victim = strcmp(from.why, DELETING) == 0 ? from.path : to.path;
+    size_t len = strlen(victim);
+    return strncmp(path, victim, len) == 0 && (path[len] == '/' || !path[len]);
+}
+
+/* The journals that concern that path, or all; *found: there were such. -1: one is not done with.
+ */
+static int resume_journals(
+    struct files *fs, unsigned mount, const char *path, bool *found, struct err *e)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    int rc = 0;
     cleanup_free char *dir = journal_dir(fs);
+    *found = false;
     DIR *d = opendir(dir);
     if (!d)
-        return;
-    pthread_rwlock_rdlock(files_rename_lock(fs)); /* may take long: uploads go on */
+        return 0;
     for (struct dirent *de; (de = readdir(d));) {
-        struct err e = ERR_INIT;
+        struct err failed = ERR_INIT;
         size_t len = strlen(de->d_name), end = strlen(FROM);
         cleanup_free char *file = path_join(dir, de->d_name);
-        if (len > end && strcmp(de->d_name + len - end, FROM) == 0
-            && dir_move_resume_one(fs, file, &e))
+        if (len <= end || strcmp(de->d_name + len - end, FROM) != 0
+            || !journal_concerns(fs, file, mount, path))
+            continue;
+        *found = true;
+        pthread_mutex_lock(&one_at_a_time);
+        /* another thread may be done with it by now */
+        if (access(file, F_OK) == 0 && dir_move_resume_one(fs, file, &failed)) {
             log_kv(LOG_WARN, "a directory's rename that was interrupted is not mended yet", "error",
-                e.msg, NULL);
+                failed.msg, NULL);
+            *e = failed;
+            rc = -1;
+        }
+        pthread_mutex_unlock(&one_at_a_time);
     }
     closedir(d);
     rmdir(dir);
+    return rc;
+}
+
+void dir_move_resume(struct files *fs)
+{
+    struct err e = ERR_INIT;
+    bool found;
+    pthread_rwlock_rdlock(files_rename_lock(fs)); /* may take long: uploads go on */
+    resume_journals(fs, 0, NULL, &found, &e);
     pthread_rwlock_unlock(files_rename_lock(fs));
+}
+
+int dir_move_settle_locked(
+    struct files *fs, unsigned mount, const char *path, bool *found, struct err *e)
+{
+    return resume_journals(fs, mount, path, found, e)
+        ? err_wrap(e, "a directory's rename has left something at %s, which must go first", path)
+        : 0;
+}
+
+int dir_move_settle(struct files *fs, unsigned mount, const char *path, struct err *e)
+{
+    bool found;
+    pthread_rwlock_rdlock(files_rename_lock(fs));
+    int rc = dir_move_settle_locked(fs, mount, path, &found, e);
+    pthread_rwlock_unlock(files_rename_lock(fs));
+    return rc;
 }

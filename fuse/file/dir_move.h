@@ -32,5 +32,11 @@ void dir_move_end(struct dir_move *m);
  * name meanwhile stays: only files that are the same under both are removed. Takes the lock itself.
  */
 void dir_move_resume(struct files *fs);
+/* Before something is made at path: a journal that would delete it, as it cannot tell the same
+ * content from what was copied, is done with first. -1: the store does not let it. The second one
+ * has files.rename_lock held; *found: there was one. */
+int dir_move_settle(struct files *fs, unsigned mount, const char *path, struct err *e);
+int dir_move_settle_locked(
+    struct files *fs, unsigned mount, const char *path, bool *found, struct err *e);
 
 #endif

@@ -360,7 +360,7 @@ static int find_ends(struct rename_job *m, bool *same, struct err *e)
     if (target && ((m->n.flags ^ m->target.flags) & INODE_DIR))
         return err_sys(
             e, m->n.flags & INODE_DIR ? ENOTDIR : EISDIR, "rename %s to %s", r->name, r->newname);
-    return require_free(m, e);
+    return dir_move_settle(m->fs, m->mount, m->to, e) || require_free(m, e) ? -1 : 0;
 }
 
 /* The old name is gone: did the process before us do it? It may have come as far as the store, and

@@ -2,6 +2,7 @@
 #include "fuse/file/upload.h"
 
 #include "fuse/file/content.h"
+#include "fuse/file/dir_move.h"
 #include "fuse/file/kept.h"
 #include "fuse/file/stage.h"
 #include "lib/base/clock.h"
@@ -177,6 +178,22 @@ static int upload_put(struct file *f, struct upload *u, struct store_stat *st, s
         &(struct store_put){f->stage_fd, u->size, known ? u->n.version : NULL, 0}, st, e);
 }
 
+/* What a rename left at that path goes first: then there is no version that is replaced. */
+static int upload_settle(struct file *f, struct upload *u, unsigned mount, struct err *e)
+{
+    struct store_stat st;
+    struct err none = ERR_INIT;
+    bool found;
+    if (dir_move_settle_locked(f->files, mount, u->path, &found, e))
+        return -1;
+    if (found && store_stat_path(u->store, u->path, &st, &none) && none.cls == ERR_NOTFOUND) {
+        *u->n.version = '\0';
+        u->n.flags |= INODE_LOCAL;
+        inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u->n, INODE_LOCAL, 0);
+    }
+    return 0;
+}
+
 static int upload(struct file *f, struct err *e)
 {
     struct upload u;
@@ -189,7 +206,7 @@ static int upload(struct file *f, struct err *e)
     if (upload_begin(f, &u.counted, &u.size, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
-    int rc = upload_put(f, &u, &st, e);
+    int rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
     if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
         memcpy(u.n.version, st.version, sizeof u.n.version);
         f->first_failed = false;

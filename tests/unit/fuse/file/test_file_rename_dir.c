@@ -170,6 +170,34 @@ static void test_rename_dir_is_undone(void **state)
     fx_free(x);
 }
 
+/* The old name is used again, with the same content, before what is left of it has gone: that goes
+ * first, or nothing is made. */
+static void test_rename_dir_name_again(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    struct err e = ERR_INIT;
+    put_three(x);
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 0, 2);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    assert_true(has_journal(x));
+    const char *name;
+    uint64_t dir = fx_parent(x, "main/d", &name);
+    struct new_name w = {.dir = dir, .name = name, .mode = S_IFDIR | 0755};
+    struct inode n;
+    assert_int_equal(files_mkdir(x->files, &w, &n, &e), -1);
+    assert_non_null(strstr(e.msg, "must go first"));
+    assert_true(has_journal(x));
+    e = (struct err)ERR_INIT;
+    assert_int_equal(files_mkdir(x->files, &w, &n, &e), 0);
+    assert_false(has_journal(x));
+    fx_make(x, "main/d/a", "one");
+    dir_move_resume(x->files);
+    fx_store_is(x, "main/d/a", "one");
+    fx_store_is(x, "main/e/a", "one");
+    fx_free(x);
+}
+
 /* It has copied: the new name is whole, and the old one goes when the store is back. */
 static void test_rename_dir_is_ended(void **state)
 {
@@ -338,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir_by_parts),
         cmocka_unit_test(test_rename_dir_with_another_version),
         cmocka_unit_test(test_rename_dir_is_undone),
+        cmocka_unit_test(test_rename_dir_name_again),
         cmocka_unit_test(test_rename_dir_is_ended),
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
