@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,39 @@
 #define QUEUE_MAX   64
 
 static atomic_int helpers = HELPERS_MAX; /* to be had still */
+
+/* -- Ctrl-C ---------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted; /* the signal */
+
+static void on_interrupt(int sig) { interrupted = sig; }
+
+/* The first one ends it: what is half is removed. A second one kills, as ever; one that is ignored
+ * (nohup) stays so. */
+void copy_catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+        struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
+                         before;
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &sa, NULL);
+    }
+}
+
+void copy_end_by_signal(void)
+{
+    if (!interrupted)
+        return;
+    fflush(NULL);
+    signal(interrupted, SIG_DFL);
+    raise(interrupted);
+}
+
+static int err_interrupted(struct err *e)
+{
+    return err_set(e, ERR_RETRY, "interrupted: what was copied by half is removed");
+}
 
 /* -- one file into a descriptor -------------------------------------------------------------- */
 
@@ -56,7 +90,7 @@ static void copy_pieces_run(void *user)
     uint64_t off;
     while (!atomic_load(&c->stop) && (off = atomic_fetch_add(&c->next, PIECE)) < c->st.size) {
         struct err e = ERR_INIT;
-        if (copy_piece(c, piece, off, &e) == 0)
+        if ((interrupted ? err_interrupted(&e) : copy_piece(c, piece, off, &e)) == 0)
             continue;
         pthread_mutex_lock(&c->mu);
         if (c->first.cls == ERR_NONE)
@@ -194,6 +228,8 @@ static int copy_to_store(struct cli_place *src, const char *name, const struct s
         unlink(temp);
     if (src->url && copy_to_fd(src, name, st, fd, progress, e))
         return -1;
+    if (interrupted)
+        return err_interrupted(e);
     if (make_parents(to, path, e)
         || store_put(to, path, &(struct store_put){.fd = fd, .len = st->size}, &made, e))
         return -1;
@@ -256,14 +292,15 @@ static void tree_job_run(void *arg)
     struct tree_job *j = arg;
     struct tree_copy *c = j->copy;
     struct err e = ERR_INIT;
-    int rc = c->dst->url
+    int rc = interrupted ? -1
+        : c->dst->url
         ? copy_to_store(c->src, j->name, &j->st, c->dst->inside.store, j->name, c->progress, &e)
         : copy_into_dir(c, j->name, &j->st, &e);
-    if (rc) {
+    if (rc && !interrupted) {
         if (!strstr(e.msg, j->name))
             err_wrap(&e, "%s", j->name);
         progress_failed(c->progress, &e);
-    } else {
+    } else if (rc == 0) {
         progress_add(c->progress, 1, 0);
     }
     if (rc == 0 && c->verbose) {
@@ -279,8 +316,8 @@ static void tree_job_run(void *arg)
 static int tree_found(void *user, const struct place_entry *entry)
 {
     struct tree_copy *c = user;
-    if (entry->st.is_dir)
-        return 0;
+    if (interrupted || entry->st.is_dir)
+        return interrupted != 0;
     if (entry->other) {
         progress_hide(c->progress);
         fprintf(stderr, "millrace: left out, as it is no regular file: ");
@@ -314,7 +351,7 @@ int copy_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct
     int rc = place_walk(src, tree_found, tree_unreadable, &c, e);
     progress_found_all(progress);
     pool_free(c.pool);
-    return rc;
+    return interrupted ? err_interrupted(e) : rc;
 }
 
 /* -- where to -------------------------------------------------------------------------------- */

@@ -7,6 +7,10 @@
 #include "fuse/cli/place.h"
 #include "fuse/cli/progress.h"
 
+/* From here on a signal ends copies early, and nothing half is left under a name; then the process
+ * ends by it. */
+void copy_catch_signals(void);
+void copy_end_by_signal(void);
 /* src was looked at (place_stat) and is no directory. */
 int copy_one(struct cli_place *src, const struct place_entry *file, struct cli_place *dst,
     struct progress *progress, struct err *e);

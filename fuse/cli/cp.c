@@ -67,12 +67,14 @@ int verb_cp(const struct verb *v, int argc, char **argv)
     cleanup_place struct cli_place src = {0}, dst = {0};
     bool tree = false, content = args_given(&a, "recursive") && recursive;
     cleanup_free char *to = content ? xstrdup(a.pos[1]) : copy_destination(&a, a.pos[0], a.pos[1]);
+    copy_catch_signals();
     progress_start(&progress, "copied");
     if (place_open(&src, &a, a.pos[0], true, &e) || place_open(&dst, &a, to, false, &e)
         || cp_places(&src, &dst, recursive, verbose, &tree, &progress, &e))
         progress_failed(&progress, &e);
     uint64_t failed = progress_end(&progress);
     print_copied(&progress, failed, json, tree);
+    copy_end_by_signal();
     return failed ? CLI_FAILED : CLI_DONE;
 }
 
@@ -223,11 +225,13 @@ int verb_mv(const struct verb *v, int argc, char **argv)
     struct progress progress;
     cleanup_place struct cli_place src = {0}, dst = {0};
     cleanup_free char *to = copy_destination(&a, a.pos[0], a.pos[1]);
+    copy_catch_signals();
     progress_start(&progress, "moved");
     if (place_open(&src, &a, a.pos[0], false, &e) || place_open(&dst, &a, to, false, &e)
         || mv_places(&a, &src, &dst, &progress, &e))
         progress_failed(&progress, &e);
     uint64_t failed = progress_end(&progress);
     print_copied(&progress, failed, json, false);
+    copy_end_by_signal();
     return failed ? CLI_FAILED : CLI_DONE;
 }

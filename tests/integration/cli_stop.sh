@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `millrace cp` that is told to end in the middle leaves nothing half under a name: not on a mount, not in a directory, not in a store.
+#   cli_stop.sh DIRECTORY (with millrace and millrace-fuse in it)
+set -euo pipefail
+# shellcheck source=tests/integration/tap_lib.sh
+. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
+PATH=$1:$PATH
+
+if [ ! -e /dev/fuse ] || [ "$(id -u)" != 0 ]; then
+    echo "SKIP: needs /dev/fuse and root"
+    exit 77
+fi
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-stop.XXXXXX")
+SERVER=
+cleanup()
+{
+    ! mountpoint -q "$WORK/mnt" || umount -l "$WORK/mnt"
+    [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
+    rm -rf "$WORK"
+}
+trap cleanup EXIT
+cd "$WORK"
+export XDG_CACHE_HOME=$WORK/xdg
+wait_for() # COMMAND…
+{
+    local end=$((SECONDS + 90))
+    until "$@" >"$WORK/wait.out" 2>&1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.05
+    done
+}
+# Eight large files, whose first bytes come at once and the others slowly, until "go" is there.
+slow='
+import http.server, os, re, time
+SIZE = 32 << 20
+class Slow(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self, body=True):
+        if self.path.endswith("/"):
+            text = b"".join(b"<a href=\"f%d\">f%d</a>\n" % (i, i) for i in range(8))
+            self.send_response(200); self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(text))); self.end_headers()
+            return body and self.wfile.write(text)
+        m = re.match(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        first, last = (int(m[1]), min(int(m[2]), SIZE - 1)) if m else (0, SIZE - 1)
+        self.send_response(206 if m else 200)
+        self.send_header("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"); self.send_header("Accept-Ranges", "bytes")
+        if m: self.send_header("Content-Range", "bytes %d-%d/%d" % (first, last, SIZE))
+        self.send_header("Content-Length", str(last - first + 1)); self.end_headers()
+        while body and first <= last:
+            n = min(1 << 20, last - first + 1)
+            if first >= 8 << 20 and not os.path.exists("go"):
+                time.sleep(1)
+            self.wfile.write(bytes(n)); first += n
+    def do_HEAD(self): self.do_GET(False)
+    def log_message(self, *a): pass
+s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+print(s.server_port, flush=True)
+s.serve_forever()'
+python3 -c "$slow" >port 2>server.log &
+SERVER=$!
+wait_for grep -q . port
+URL=http://127.0.0.1:$(<port)/files
+mkdir store mnt local
+run millrace mount "file://$WORK/store" mnt --cache-dir "$WORK/cache"
+is "mounts" 0 "$status"
+
+halves() { find "$1" -type f ! -size 33554432c; } # DIRECTORY
+ends() # NAME DESTINATION: told to end once something was copied to there
+{
+    millrace cp -r "$URL/" "$2" 2>"$WORK/said" &
+    local pid=$!
+    is "$1: it copies" 0 "$(wait_for sh -c "find $3 -type f -size +100k | grep -q ." && echo 0)"
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    is "$1: it ends by the signal" 143 "$status"
+    has "$1: and says so" "interrupted" "$(<"$WORK/said")"
+    is "$1: it did not copy all" yes "$([ "$(find "$3" -type f | wc -l)" -lt 8 ] && echo yes)"
+}
+ends "a directory" local local
+is "a directory: nothing half is left" "" "$(halves local)"
+ends "a mount" mnt/there mnt
+is "a mount: nothing half is left" "" "$(halves mnt)"
+run millrace umount mnt
+is "unmounts" 0 "$status"
+is "a mount: nor in its store" "" "$(halves store)"
+: >go
+run millrace cp "$URL/f1" local/
+is "what is not told to end is whole" "0 $((32 << 20))" "$status $(stat -c %s local/f1)"
+echo "1..$count"
+exit "$failed"
