@@ -44,6 +44,10 @@ struct verb {
 };
 extern const struct verb verbs[];               /* up to one without a name */
 const struct verb *verb_find(const char *name); /* NULL: none; help.c */
+/* "there is no verb 'mout'; mount is one"; CLI_MISUSE */
+int verb_unknown(const char *name);
+/* similar.c: letters to insert, remove or replace to get from a to b */
+unsigned name_edits(const char *a, const char *b);
 
 /* -- command lines (args.c) ------------------------------------------------------------------ */
 

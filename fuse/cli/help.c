@@ -25,6 +25,21 @@ const struct verb *verb_find(const char *name)
     return NULL;
 }
 
+int verb_unknown(const char *name)
+{
+    const struct verb *best = NULL;
+    unsigned least = 1 + (unsigned)strlen(name) / 3;
+    for (const struct verb *v = verbs; v->name; v++) {
+        unsigned n = name_edits(name, v->name);
+        if (n < least || (n == least && !best)) {
+            least = n;
+            best = v;
+        }
+    }
+    return cli_misuse("there is no verb '%s'%s%s%s (`%s help` lists them)", name,
+        best ? ": is " : "", best ? best->name : "", best ? " meant?" : "", cli_name());
+}
+
 void help_overview(FILE *out)
 {
     fprintf(out,
@@ -113,7 +128,7 @@ int verb_help(const struct verb *v, int argc, char **argv)
     bool options = a.npos && strcmp(a.pos[0], "options") == 0;
     const struct verb *of = a.npos ? verb_find(a.pos[0]) : NULL;
     if (a.npos && !of && !options)
-        return cli_misuse("there is no verb '%s'", a.pos[0]);
+        return verb_unknown(a.pos[0]);
     if (man + markdown > 1 || (to && !man) || (of && (to || markdown)) || (options && man))
         return cli_misuse("help: these do not go together; millrace help --help tells what does");
     if (options) {

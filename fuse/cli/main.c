@@ -25,7 +25,5 @@ int main(int argc, char **argv)
     const struct verb *v = verb_find(name);
     if (v)
         return v->run(v, argc - 1, argv + 1);
-    cli_misuse("there is no verb '%s'", name);
-    help_overview(stderr);
-    return CLI_MISUSE;
+    return verb_unknown(name);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names that a person may have meant. */
+#include "fuse/cli/cli.h"
 #include "fuse/cli/why.h"
 
 #include "lib/base/mem.h"
@@ -9,8 +10,7 @@
 
 #define NAME_BYTES 64 /* longer names are compared up to here */
 
-/* Letters to insert, remove or replace to get from a to b. */
-static unsigned edits(const char *a, const char *b)
+unsigned name_edits(const char *a, const char *b)
 {
     size_t na = MIN(strlen(a), NAME_BYTES), nb = MIN(strlen(b), NAME_BYTES);
     unsigned row[NAME_BYTES + 1];
@@ -40,7 +40,7 @@ const char *similar_name(const json_t *objects, const char *name)
             continue;
         bool begins = strncmp(other, name, strlen(name)) == 0
             || strncmp(other, name, strlen(other)) == 0;
-        unsigned n = begins ? 1 : edits(name, other);
+        unsigned n = begins ? 1 : name_edits(name, other);
         if (n < least || (!best && n == least)) {
             least = n;
             best = other;

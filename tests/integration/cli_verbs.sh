@@ -234,6 +234,9 @@ says "an alias has the help of its verb" 0 "usage: millrace cp" millrace copyToL
 for verb in $(millrace help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     says "$verb --help" 0 "usage: millrace $verb" millrace "$verb" --help
 done
+says "a verb with a typo" 2 "there is no verb 'mout': is mount meant?" millrace mout
+says "help of one" 2 "there is no verb 'cheksum': is checksum meant?" millrace help cheksum
+does "a verb like none" "2:millrace: there is no verb 'xyzzy' (\`millrace help\` lists them)" millrace xyzzy
 ln -s "$(command -v millrace)" kubectl-millrace
 says "as a plugin of kubectl" 0 "usage: kubectl millrace ls" ./kubectl-millrace ls --help
 is "unmounts" 0 "$(run millrace umount mnt; echo "$status")"
