@@ -57,7 +57,7 @@ static int take_bytes(void *user, const void *data, size_t len)
 }
 
 /* What is there now must be what is read. */
-static int check_reading(struct hdfs_reading *rd, const struct hdfs_status *now, struct err *e)
+static int is_what_is_read(struct hdfs_reading *rd, const struct hdfs_status *now, struct err *e)
 {
     if (now->st.is_dir)
         return store_err(
@@ -79,7 +79,7 @@ static int read_once(struct hdfs *h, struct hdfs_call *c, const char *absolute,
 {
     struct hdfs_status now;
     *after_ns = -1;
-    if (hdfs_status_of(h, absolute, rd->what, r, &now, e) || check_reading(rd, &now, e))
+    if (hdfs_status_of(h, absolute, rd->what, r, &now, e) || is_what_is_read(rd, &now, e))
         return -1;
     cleanup_free char *inode = now.id ? xasprintf("/.reserved/.inodes/%" PRIu64, now.id)
                                       : xstrdup(absolute);

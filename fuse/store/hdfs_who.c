@@ -57,7 +57,7 @@ void hdfs_wipe(char **text)
     *text = NULL;
 }
 
-static int read_token(struct hdfs *h, struct err *e)
+static int look_at_token(struct hdfs *h, struct err *e)
 {
     char *token = NULL;
     mutex_assert_held(&h->mu);
@@ -82,7 +82,7 @@ bool hdfs_token_renewed(struct hdfs *h, unsigned changes)
 {
     struct err ignored = ERR_INIT;
     pthread_mutex_lock(&h->mu);
-    bool other = read_token(h, &ignored) == 0 && h->token_changes != changes;
+    bool other = look_at_token(h, &ignored) == 0 && h->token_changes != changes;
     pthread_mutex_unlock(&h->mu);
     return other;
 }
@@ -94,7 +94,7 @@ char *hdfs_authority(struct hdfs *h, struct err *e)
     char *out = NULL;
     pthread_mutex_lock(&h->mu);
     bool old = !h->token_read_ns || clock_mono_ns() - h->token_read_ns >= TOKEN_NS;
-    int rc = old ? read_token(h, e) : 0;
+    int rc = old ? look_at_token(h, e) : 0;
     if (rc == 0 && h->token) {
         char *escaped = http_escape(h->token, false);
         out = xasprintf("&delegation=%s", escaped);
