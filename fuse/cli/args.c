@@ -99,7 +99,7 @@ static size_t words_max(int argc, char **argv)
 }
 
 /* NAME=VALUE, split at the equals sign, which is at `at`. */
-static int add_pair(struct conf_pair *pairs, size_t max, size_t *n, const char *flag,
+static int keep_pair(struct conf_pair *pairs, size_t max, size_t *n, const char *flag,
     const char *text, const char *at)
 {
     if (*n == max)
@@ -115,7 +115,7 @@ static int add_option(struct args *a, const char *text)
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
         return cli_misuse("--option %s: write --option name=value", text);
-    return add_pair(a->options, ARRAY_LEN(a->options), &a->noptions, "--option", text, equals);
+    return keep_pair(a->options, ARRAY_LEN(a->options), &a->noptions, "--option", text, equals);
 }
 
 /* A URL may have equals signs in it. */
@@ -126,7 +126,7 @@ static int add_also(struct args *a, const char *text)
         return cli_misuse(
             "--also %s: write --also URL=/PATH, for example --also s3://bucket/prefix=/labels",
             text);
-    return add_pair(a->also, ARRAY_LEN(a->also), &a->nalso, "--also", text, equals);
+    return keep_pair(a->also, ARRAY_LEN(a->also), &a->nalso, "--also", text, equals);
 }
 
 /* A flag that may be given more than once. -2: it is another, -1: taken, else the exit status. */

@@ -123,7 +123,7 @@ struct look {
     struct store_stat st; /* of it */
 };
 
-static int count_entry(void *user, const struct store_entry *entry)
+static int doctor_count(void *user, const struct store_entry *entry)
 {
     (void)entry;
     ((struct look *)user)->entries++;
@@ -140,13 +140,13 @@ static int take_file(void *user, const struct store_entry *entry)
     return 1;
 }
 
-static void check_reading(struct store *s, struct doctor_lines *r)
+static void doctor_reads(struct store *s, struct doctor_lines *r)
 {
     struct err e = ERR_INIT;
     struct look l = {0};
     char byte;
     cleanup_free char *cursor = NULL, *more = NULL;
-    if (store_list(s, "", &cursor, count_entry, &l, &e)) {
+    if (store_list(s, "", &cursor, doctor_count, &l, &e)) {
         doctor_line(r, DOCTOR_FAILED, "listing: %s", e.msg);
         return;
     }
@@ -194,7 +194,7 @@ void doctor_store(const struct args *a, const char *url, bool write, struct doct
         check_server(server, r);
     if (r->failed > failed || check_access(&t, server, r))
         return;
-    check_reading(t.store, r);
+    doctor_reads(t.store, r);
     if (write)
         check_writing(t.store, r);
     else

@@ -65,7 +65,7 @@ static int check_directory(const char *dir, struct err *e)
 
 /* Reports on the terminal all that can be known before, instead of in the log of a process in the
  * background. One of several stores that does not answer is no reason to do without the others. */
-static int check_stores(
+static int mount_check_stores(
     const struct args *a, const struct mount_flags *w, const struct conf *conf, struct err *e)
 {
     size_t silent = 0;
@@ -96,7 +96,7 @@ static int run_client(const struct args *a, const struct mount_flags *w, struct 
     if (url_split(w->conf.url, true, &root, &path, e) || !(text = conf_text(a, &w->conf, e)))
         return -1;
     cleanup_conf struct conf *conf = conf_parse(text, strlen(text), e);
-    if (!conf || check_stores(a, w, conf, e))
+    if (!conf || mount_check_stores(a, w, conf, e))
         return -1;
     const char *argv[24] = {
         CLIENT, "--mountpoint", a->pos[1], "--log-format", "text", "--log-level", w->log_level};

@@ -64,3 +64,23 @@ void load_close(struct load *l)
     load_failed_clear(&l->failed);
     pthread_mutex_destroy(&l->mu);
 }
+
+int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e)
+{
+    struct server *s = l->s;
+    for (int64_t until = clock_mono_ns() + wait_ns;;) {
+        if (server_ready(s))
+            return 0;
+        pthread_mutex_lock(&s->mu);
+        struct report_problem t = s->whole;
+        for (size_t i = 0; s->conf && !*t.reason && i < s->conf->nmounts; i++)
+            t = s->mounts[i];
+        pthread_mutex_unlock(&s->mu);
+        if (!s->conf)
+            return err_set(e, ERR_INVALID, "%s", t.message);
+        if (clock_mono_ns() >= until)
+            return err_set(e, ERR_RETRY, "the store can't be used: %s: %s", t.reason, t.message);
+        if (!load_pause(l, 200 * NS_PER_MS))
+            return err_set(e, ERR_RETRY, "stopped before the end");
+    }
+}

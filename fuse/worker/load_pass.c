@@ -216,7 +216,7 @@ struct load_listing {
     const struct load_each *each;
 };
 
-/* e: it says no for now; NULL: it says something. */
+/* e: it refuses, and is asked again; NULL: it says something. */
 static void listing_answered(struct load_listing *li, const struct err *e)
 {
     if (li->asks || e)

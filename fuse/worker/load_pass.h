@@ -31,12 +31,12 @@ struct load_counts {
 };
 
 /* What a listing waits for. */
-struct load_trouble {
+struct load_waits {
     int64_t slow_ns;  /* that long without an answer is told; 0: 10 s */
     unsigned asking;  /* listings that wait for an answer */
     int64_t asked_ns; /* mono: since when the last of them does */
     size_t mount;     /* … of which mount */
-    /* of the last answer that was a refusal for now, until there is a better one */
+    /* of the last answer that refused and will be asked for again, until there is a better one */
     struct report_problem refused;
 };
 
@@ -60,7 +60,7 @@ struct load {
     const struct load_path
         *empty;  /* the first path in which this pass has found no file, or NULL */
     bool enough; /* mu: set, and unset, from outside: what is left of this pass is skipped */
-    struct load_trouble trouble;     /* mu */
+    struct load_waits waits;         /* mu */
     char first_error[512];           /* mu */
     struct load_failed_files failed; /* mu: of this pass */
 };
@@ -74,7 +74,7 @@ bool load_look(struct load *l);
 
 /* A listing asks a mount's store. */
 void load_asks(struct load *l, size_t mount);
-/* asked: and waits no longer. e: the store said no for now; NULL: it answered. */
+/* asked: and waits no longer. e: the store refused, and is asked again; NULL: it answered. */
 void load_answered(struct load *l, bool asked, const struct err *e);
 /* What the listing waits for; false: nothing. l->mu is held. */
 bool load_waits_for(const struct load *l, struct report_problem *out);

@@ -240,7 +240,7 @@ static int pass_and_count(struct preload *k, struct err *e)
 
 static int pass_failed(struct preload *k, const char **reason, struct err *e)
 {
-    const char *refused = k->l.trouble.refused.reason; /* no listing is under way */
+    const char *refused = k->l.waits.refused.reason; /* no listing is under way */
     *reason = k->too_large        ? "TooLarge"
         : k->l.pins_full          ? "PinLimit"
         : k->l.empty              ? "NothingFound"
@@ -418,7 +418,7 @@ int preload_run(struct server *s, const struct preload_conf *kc)
     struct err e = ERR_INIT;
     int rc = load_open(&k.l, s, kc->urls, kc->nurls, &e);
     k.l.threads = kc->threads;
-    k.l.trouble.slow_ns = kc->slow_ns;
+    k.l.waits.slow_ns = kc->slow_ns;
     k.l.mark = (uint8_t)(clock_real_ns() / NS_PER_S); /* not that of a process before */
     k.l.unpin_how = "pin fewer paths in spec.cache.preload";
     server_tell_more(s, add_preload_status, &k);

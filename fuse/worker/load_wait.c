@@ -12,26 +12,26 @@
 void load_asks(struct load *l, size_t mount)
 {
     pthread_mutex_lock(&l->mu);
-    l->trouble.asking++;
-    l->trouble.asked_ns = clock_mono_ns();
-    l->trouble.mount = mount;
+    l->waits.asking++;
+    l->waits.asked_ns = clock_mono_ns();
+    l->waits.mount = mount;
     pthread_mutex_unlock(&l->mu);
 }
 
 void load_answered(struct load *l, bool asked, const struct err *e)
 {
     pthread_mutex_lock(&l->mu);
-    l->trouble.asking -= asked;
+    l->waits.asking -= asked;
     if (e)
-        report_problem_set(&l->trouble.refused, store_reason(e), e->msg);
+        report_problem_set(&l->waits.refused, store_reason(e), e->msg);
     else
-        l->trouble.refused = (struct report_problem){0};
+        l->waits.refused = (struct report_problem){0};
     pthread_mutex_unlock(&l->mu);
 }
 
 bool load_waits_for(const struct load *l, struct report_problem *out)
 {
-    const struct load_trouble *t = &l->trouble;
+    const struct load_waits *t = &l->waits;
     int64_t slow = t->slow_ns ? t->slow_ns : SLOW_NS, waited = clock_mono_ns() - t->asked_ns;
     if (*t->refused.reason) {
         *out = t->refused;
@@ -47,24 +47,4 @@ bool load_waits_for(const struct load *l, struct report_problem *out)
         l->s->conf->mounts[t->mount].mount_point, slow / NS_PER_S, l->n.files);
     report_problem_set(out, "StoreSlow", text);
     return true;
-}
-
-int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e)
-{
-    struct server *s = l->s;
-    for (int64_t until = clock_mono_ns() + wait_ns;;) {
-        if (server_ready(s))
-            return 0;
-        pthread_mutex_lock(&s->mu);
-        struct report_problem t = s->whole;
-        for (size_t i = 0; s->conf && !*t.reason && i < s->conf->nmounts; i++)
-            t = s->mounts[i];
-        pthread_mutex_unlock(&s->mu);
-        if (!s->conf)
-            return err_set(e, ERR_INVALID, "%s", t.message);
-        if (clock_mono_ns() >= until)
-            return err_set(e, ERR_RETRY, "the store can't be used: %s: %s", t.reason, t.message);
-        if (!load_pause(l, 200 * NS_PER_MS))
-            return err_set(e, ERR_RETRY, "stopped before the end");
-    }
 }
