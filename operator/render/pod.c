@@ -2,6 +2,7 @@
 #include "operator/render/pod.h"
 
 #include "lib/base/buf.h"
+#include "lib/base/human.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -15,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB          INT64_C(1048576)
-#define REQUEST_OVER (64 * MIB) /* beside the Memory tier: code, index, buffers */
+#define USUAL_CPU       "50m"
+#define USUAL_CPU_MILLI 50
+#define MIB             INT64_C(1048576)
+#define REQUEST_OVER    (64 * MIB) /* beside the Memory tier: code, index, buffers */
 /* the same and read-ahead; page cache beyond it is reclaimed by the kernel */
 #define LIMIT_OVER (256 * MIB)
 #define SKEW_ANY   1000 /* so many workers on one node are as good as none */
@@ -68,19 +71,28 @@ static void set_quantities(json_t *to, const json_t *from)
     }
 }
 
+static bool limits_cpu_below(const json_t *user, int64_t milli)
+{
+    const json_t *limit = jget(user, "limits.cpu");
+    int64_t m = json_is_integer(limit) ? json_integer_value(limit) * 1000 : 0;
+    if (json_is_string(limit) && quantity_parse_milli(json_string_value(limit), &m))
+        return true;
+    return limit && m < milli;
+}
+
 static json_t *resources(const struct spec *s)
 {
     /* a loader caches nothing itself */
     int64_t memory = s->kind ? s->tiers->memory : 0;
     const json_t *user = s->user->resources;
     json_t *requests = json_pack(
-        "{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(memory + REQUEST_OVER));
+        "{s:s, s:o}", "cpu", USUAL_CPU, "memory", bytes_quantity(memory + REQUEST_OVER));
     json_t *limits = json_pack("{s:o}", "memory", bytes_quantity(memory + LIMIT_OVER));
-    /* a limit below our default request would be refused: if the user sets a limit, only the
-     * user's request counts, or the limit itself */
+    /* A limit below our default request would be refused; where the user sets one of memory, only
+     * the user's request counts, or the limit itself. */
     if (jget(user, "limits.memory"))
         json_object_del(requests, "memory");
-    if (jget(user, "limits.cpu"))
+    if (limits_cpu_below(user, USUAL_CPU_MILLI))
         json_object_del(requests, "cpu");
     if (jget(user, "requests.memory") && !jget(user, "limits.memory"))
         json_object_del(limits, "memory");
