@@ -122,8 +122,12 @@ static int why_of_kind(
     if (rc || found)
         return rc;
     cluster_say_skipped(c, stderr);
-    err_set(e, ERR_NOTFOUND, "there is no %s %s in namespace %s: is it the right one (-n)?",
-        res->kind, name, c->ns);
+    if (cluster_denied(c, res))
+        err_set(e, ERR_DENIED, "you may not read %s in namespace %s: ask for the role view there",
+            res->plural, c->ns);
+    else
+        err_set(e, ERR_NOTFOUND, "there is no %s %s in namespace %s: is it the right one (-n)?",
+            res->kind, name, c->ns);
     return cli_failed(e);
 }
 

@@ -197,8 +197,11 @@ int s3_fail_network(const struct s3 *s, const struct s3_call *c, const struct s3
         return store_err(e, inner->cls, inner->sys, REASON_STORE_ERROR, what, ": %s", inner->msg);
     if (inner->sys == EADDRNOTAVAIL)
         return store_err(e, ERR_RETRY, EIO, REASON_NAME_NOT_RESOLVED, s->params.url,
-            ": the name of %s does not resolve: check option %s", place->origin,
-            s->endpoint ? "endpoint" : "region");
+            s->endpoint
+                ? ": the name of %s does not resolve: check option endpoint"
+                : ": the name of %s does not resolve: without option endpoint the bucket is one of "
+                  "Amazon's: set it for another server; else check option region, and DNS",
+            place->origin);
     return store_err(e, ERR_RETRY, EIO, REASON_UNREACHABLE, what,
         ": %s; is option endpoint right, and does the server run?", inner->msg);
 }

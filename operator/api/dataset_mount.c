@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define OPTIONS_MOST (96 << 10) /* bytes: Linux takes 128 KiB a variable, and there is more */
+
 static int err_mount_option(
     const char *field, const char *name, const struct dataset_mount *m, size_t i, struct err *e)
 {
@@ -178,6 +180,19 @@ static int dataset_parse_mount(struct dataset *d, const json_t *j, size_t i, con
     return 0;
 }
 
+/* All of them go to the pods in one variable of the environment. */
+static int check_options_size(const struct dataset *d, struct err *e)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < d->nmounts; i++)
+        all += json_dumpb(d->mounts[i].options, NULL, 0, JSON_COMPACT);
+    return all <= OPTIONS_MOST
+        ? 0
+        : err_set(e, ERR_INVALID,
+            "spec.mounts: their options have %zu bytes together, of %d at most: give certificates by caBundle instead of options.ca-cert",
+            all, OPTIONS_MOST);
+}
+
 int dataset_parse_mounts(
     struct dataset *d, const json_t *options, const char **reason, struct err *e)
 {
@@ -190,5 +205,5 @@ int dataset_parse_mounts(
     for (size_t i = 0; i < n; i++)
         if (dataset_parse_mount(d, json_array_get(mounts, i), i, options, reason, e))
             return -1;
-    return 0;
+    return check_options_size(d, e);
 }

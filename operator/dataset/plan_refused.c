@@ -26,17 +26,31 @@ static const char *field_of(const char *words)
     return NULL;
 }
 
+/* What to do about a refusal of a pod; caller frees. */
+static char *remedy(const json_t *dataset, const json_t *pod, const char *words)
+{
+    const char *component = kube_label(pod, LABEL_COMPONENT), *field = field_of(words);
+    if (strstr(words, "makes pods in namespaces of users")) /* our own policy */
+        return xasprintf("make the Dataset in another namespace: %s is the cluster's own, or that "
+                         "of Millrace",
+            kube_namespace(pod));
+    if (!field)
+        return xasprintf(
+            "correct what the message names; of these pods, spec.cache.%s says more", component);
+    cleanup_free char *path = xasprintf("spec.cache.%s.%s", component, field);
+    return jget(dataset, path)
+        ? xasprintf("correct %s", path)
+        : xasprintf("set %s: what it is now comes from the chart's value defaults.cache.%s.%s, or "
+                    "from Millrace",
+            path, component, field);
+}
+
 void dataset_say_refused(
     const json_t *cr, const json_t *pod, const char *words, char *out, size_t size)
 {
-    const char *component = kube_label(pod, LABEL_COMPONENT), *field = field_of(words);
-    cleanup_free char *path = xasprintf(
-        "spec.cache.%s%s%s", component, field ? "." : "", field ? field : "");
-    bool own = jget(cr, path) != NULL;
-    snprintf(out, size,
-        "pod %s runs on as it was made, since its successor is refused: %.300s: correct %s%s%s",
-        kube_name(pod), words, own ? path : "the chart's value defaults",
-        own ? "" : strchr(path, '.'), own ? "" : ", or what the message names");
+    cleanup_free char *what = remedy(cr, pod, words);
+    snprintf(out, size, "pod %s runs on as it was made, since its successor is refused: %.300s: %s",
+        kube_name(pod), words, what);
 }
 
 const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, const json_t *pod,
@@ -45,7 +59,7 @@ const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, cons
     const char *field = field_of(words), *owner = jget_str(kube_controller_of(pod), "kind", "");
     cleanup_free char *path = xasprintf("spec.cache.%s%s%s", kube_label(pod, LABEL_COMPONENT),
         field ? "." : "", field ? field : "");
-    bool own = jget(dataset, path) != NULL;
+    cleanup_free char *what = remedy(dataset, pod, words);
     if (verdict_is_taken(said, kube_name(pod))) {
         snprintf(out, size,
             "Pod %s/%s exists and was not made for this %s: delete it, or give the %s another name",
@@ -61,9 +75,7 @@ const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, cons
         snprintf(
             out, size, "%.300s: say so in %s, or make a LimitRange with defaults", words, path);
     else
-        snprintf(out, size, "%.300s: correct %s%s%s", words,
-            own ? path : "the chart's value defaults", own ? "" : strchr(path, '.'),
-            own ? "" : ", or what the message names");
+        snprintf(out, size, "%.300s: %s", words, what);
     return "ApplyFailed";
 }
 

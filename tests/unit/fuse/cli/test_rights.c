@@ -170,6 +170,9 @@ static void why_without_datasets(void **state)
     has("pod train-0 runs; whether anything is wrong with its data (claim imagenet) is not known, since you may not list datasets.millrace.dev");
     says("why", "train-2", NULL);
     has("pod train-2 is gated: it waits for Dataset imagenet (Loading 40)");
+    assert_int_equal(says("why", "dataset/imagenet", NULL), CLI_FAILED);
+    has("you may not read datasets in namespace team: ask for the role view there");
+    has_not("there is no");
     fake_api_mend(api);
 }
 

@@ -55,6 +55,28 @@ static void test_defaults(void **state)
     assert_int_equal(d->generation, 3);
 }
 
+/* They go to the pods in one variable, which has a limit. */
+static void test_options_too_long(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 5; n++) {
+        const char *reason = NULL;
+        struct err e = ERR_INIT;
+        char certs[30001];
+        memset(certs, 'x', sizeof certs - 1);
+        certs[sizeof certs - 1] = '\0';
+        cleanup_json json_t *cr = cr_of("mnist", "{\"mounts\":[]}");
+        for (int i = 0; i < n; i++)
+            json_array_append_new(json_object_get(json_object_get(cr, "spec"), "mounts"),
+                json_pack("{s:s, s:o, s:{s:s}}", "mountPoint", "s3://b", "path",
+                    json_sprintf("/%d", i), "options", "ca-cert", certs));
+        cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, &e);
+        assert_int_equal(d != NULL, n <= 3);
+        if (n > 3)
+            assert_non_null(strstr(e.msg, "give certificates by caBundle"));
+    }
+}
+
 static void test_paths(void **state)
 {
     (void)state;
@@ -436,6 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_ask_for_little),
         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_options_too_long),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_config),
