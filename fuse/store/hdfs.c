@@ -65,9 +65,6 @@ static bool names_port(const char *s, size_t n)
 static int add_node(
     struct hdfs *h, const char *host, size_t n, bool ported, const char *port, struct err *e)
 {
-    if (!is_host(host, n))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, h->params.url,
-            ": '%.*s' is no host:port of a name node", (int)MIN(n, (size_t)200), host);
     if (h->nnodes == HDFS_NODES_MAX)
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, h->params.url,
             ": option name-nodes names more than %u", HDFS_NODES_MAX);
@@ -86,17 +83,24 @@ static int find_name_nodes(struct hdfs *h, const char *authority, size_t n, stru
         || option_get(p, "name-nodes", &nodes, e) || option_get(p, "http-port", &given, e))
         return -1;
     if (given && !is_number(given, 65535))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option http-port is '%s'; write a port, as 9870", given);
+        return option_err(p, "http-port", given, "write a port, as 9870", e);
     const char *port = given ? given : h->tls ? PORT_HTTPS : PORT_HTTP;
     if (!nodes) {
         bool rpc = strcmp(p->kind->scheme, "hdfs") == 0, ported = names_port(authority, n);
         if (ported && rpc)
             n = (size_t)((const char *)memrchr(authority, ':', n) - authority);
+        if (!n)
+            return store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url,
+                ": write %s, with a host", p->kind->url_help);
         return add_node(h, authority, n, ported && !rpc, port, e);
     }
     for (const char *at = nodes; *at;) {
         size_t len = strcspn(at, ", \t\n");
+        if (len && !is_host(at, len)) {
+            cleanup_free char *node = xstrndup(at, MIN(len, (size_t)200));
+            return option_err(p, "name-nodes", node,
+                "write host:port of each name node, with commas between them", e);
+        }
         if (len && add_node(h, at, len, names_port(at, len), port, e))
             return -1;
         at += len + (at[len] != '\0');
@@ -115,8 +119,7 @@ static int hdfs_configure(struct hdfs *h, size_t host, struct err *e)
         return -1;
     h->tls = strcmp(p->kind->scheme, "swebhdfs") == 0 || (tls && strcmp(tls, "true") == 0);
     if (h->replication && !is_number(h->replication, 512))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option replication is '%s'; write a number, as 3", h->replication);
+        return option_err(p, "replication", h->replication, "write a number, as 3", e);
     if (find_name_nodes(h, p->rest, host, e) || hdfs_check_name(h, h->root, e))
         return -1;
     h->http = option_http(p, NULL, e);

@@ -27,8 +27,16 @@ int option_check_all(const struct store_params *p, struct err *e);
 /* The value of an option: single key of a Secret, option, the whole Secret, certificates of a
  * ConfigMap, the cluster's default, environment. Caller frees; *out NULL if it was not given at
  * all. DENIED (SecretMissing, ConfigMapMissing) when it is promised by an object that is not there.
- * Values of secrets go to log_redact(). */
+ * Values of secrets, and words that a Secret says, go to log_redact(). */
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e);
+/* What messages may show of a value that option_get() told, or of a part of it: "'the value'", or,
+ * of what a Secret says, only where that stands: "what key k of Secret creds says". Every message
+ * that repeats an option's value takes it from here: conditions and Events are read by people who
+ * may not read Secrets. Caller frees. */
+char *option_shown(const struct store_params *p, const char *name, const char *value);
+/* INVALID (InvalidOption): "option <name> is <what may be shown>; <mend>". Returns -1. */
+int option_err(const struct store_params *p, const char *name, const char *value, const char *mend,
+    struct err *e);
 /* DENIED: a Secret says an option that leads to servers, where the cluster allows only some
  * (limits.endpoints): what it says is judged by nobody before us. what: of servers, "name nodes".
  */

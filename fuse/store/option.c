@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,33 +27,41 @@ static int err_unknown_option(const struct store_params *p, const char *key, str
         buf_str(&known));
 }
 
-static int check_value(
-    const struct store_params *p, const struct store_option *o, const char *value, struct err *e)
+/* What to write instead of that value; NULL: it is of the option's kind. */
+static const char *mend_value(const struct store_option *o, const char *value)
 {
     switch (o->kind) {
     case STORE_OPTION_STRING:
     case STORE_OPTION_SECRET:
-        return 0;
+        return NULL;
     case STORE_OPTION_CERTS:
-        if (strstr(value, "-----BEGIN CERTIFICATE-----"))
-            return 0;
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option %s has no certificate in it; it takes the text of a PEM file, -----BEGIN CERTIFICATE----- and so on",
-            o->name);
+        return strstr(value, "-----BEGIN CERTIFICATE-----")
+            ? NULL
+            : "it takes the text of a PEM file, -----BEGIN CERTIFICATE----- and so on";
     case STORE_OPTION_BOOL:
-        if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
-            return 0;
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option %s is '%s'; write \"true\" or \"false\"", o->name, value);
+        return strcmp(value, "true") == 0 || strcmp(value, "false") == 0
+            ? NULL
+            : "write \"true\" or \"false\"";
     case STORE_OPTION_URL:
-        if ((strncmp(value, "http://", 7) == 0 && value[7])
-            || (strncmp(value, "https://", 8) == 0 && value[8]))
-            return 0;
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option %s is '%s'; write a URL, for example https://s3.example.com:9000", o->name,
-            value);
+        return (strncmp(value, "http://", 7) == 0 && value[7])
+                || (strncmp(value, "https://", 8) == 0 && value[8])
+            ? NULL
+            : "write a URL, for example https://s3.example.com:9000";
     }
-    return 0;
+    return NULL;
+}
+
+static int check_value(const struct store_params *p, const struct store_option *o,
+    const char *value, const char *shown, struct err *e)
+{
+    const char *mend = mend_value(o, value);
+    if (!mend)
+        return 0;
+    if (o->kind == STORE_OPTION_CERTS)
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": option %s has no certificate in it; %s", o->name, mend);
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url, ": option %s is %s; %s",
+        o->name, shown, mend);
 }
 
 static int check_pairs(
@@ -62,7 +71,8 @@ static int check_pairs(
         const struct store_option *o = store_option_find(p->kind->options, pairs[i].key);
         if (!o)
             return err_unknown_option(p, pairs[i].key, e);
-        if (check_value(p, o, pairs[i].value, e))
+        cleanup_free char *shown = xasprintf("'%s'", pairs[i].value);
+        if (check_value(p, o, pairs[i].value, shown, e))
             return -1;
     }
     return 0;
@@ -98,14 +108,25 @@ static char *from_environment(const struct store_option *o)
     return NULL;
 }
 
-/* From the first source that has it. */
-static int find_value(
-    const struct store_params *p, const struct store_option *o, char **out, struct err *e)
+/* Messages of servers that cannot be reached name hosts, paths and users that options gave. */
+static void redact_value(const char *value)
+{
+    cleanup_free char *host = xstrdup(value); /* as it is in URLs */
+    for (char *c = host; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    log_redact(value);
+    log_redact(host);
+}
+
+/* From the first source that has it. hidden: a Secret has. */
+static int find_value(const struct store_params *p, const struct store_option *o, char **out,
+    bool *hidden, struct err *e)
 {
     const struct conf_mount *m = p->mount;
     const struct conf_pair *secret = option_pair(m->secrets, m->nsecrets, o);
     const struct conf_pair *plain = option_pair(m->options, m->noptions, o);
     const struct conf_pair *usual = option_pair(m->default_options, m->ndefault_options, o);
+    *hidden = secret != NULL;
     if (secret)
         return (*out = read_single(p, o, secret, e)) ? 0 : -1;
     if (plain) {
@@ -114,6 +135,7 @@ static int find_value(
     }
     if (m->secret_dir && option_from_whole(p, o, out, e))
         return -1;
+    *hidden = *out != NULL;
     if (!*out && m->ca_bundle && o->kind == STORE_OPTION_CERTS)
         return (*out = option_read_file(
                     p, o, m->ca_bundle, CA_BUNDLE_MAX, "ConfigMap", m->ca_bundle_name, e))
@@ -126,20 +148,49 @@ static int find_value(
     return 0;
 }
 
+char *option_shown(const struct store_params *p, const char *name, const char *value)
+{
+    const struct conf_mount *m = p->mount;
+    const struct store_option *o = store_option_find(p->kind->options, name);
+    const struct conf_pair *key = option_pair(m->secret_names, m->nsecret_names, o);
+    if (option_pair(m->secrets, m->nsecrets, o)) {
+        int len = key ? (int)strcspn(key->value, ":") : 0;
+        return key && key->value[len]
+            ? xasprintf("what key %s of Secret %.*s says", key->value + len + 1, len, key->value)
+            : xstrdup("what a Secret says");
+    }
+    if (m->secret_dir && !option_pair(m->options, m->noptions, o)) {
+        const struct conf_pair *usual = option_pair(m->default_options, m->ndefault_options, o);
+        if (!usual || strcmp(usual->value, value) != 0)
+            return m->secret_dir_name ? xasprintf("what Secret %s says", m->secret_dir_name)
+                                      : xstrdup("what a Secret says");
+    }
+    return o->kind == STORE_OPTION_SECRET ? xstrdup("not shown") : xasprintf("'%s'", value);
+}
+
+int option_err(const struct store_params *p, const char *name, const char *value, const char *mend,
+    struct err *e)
+{
+    cleanup_free char *shown = option_shown(p, name, value);
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url, ": option %s is %s; %s",
+        name, shown, mend);
+}
+
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e)
 {
     *out = NULL;
     const struct store_option *o = store_option_find(p->kind->options, name);
-    if (find_value(p, o, out, e))
+    bool hidden;
+    if (find_value(p, o, out, &hidden, e))
         return -1;
     if (*out && o->kind == STORE_OPTION_SECRET)
         log_redact(*out);
-    if (*out && check_value(p, o, *out, e)) {
-        free(*out);
-        *out = NULL;
-        return -1;
-    }
-    return 0;
+    if (*out && o->kind == STORE_OPTION_STRING && hidden)
+        redact_value(*out);
+    if (!*out || !mend_value(o, *out))
+        return 0;
+    cleanup_free char *value = steal(out), *shown = option_shown(p, name, value);
+    return check_value(p, o, value, shown, e);
 }
 
 int option_no_secret(

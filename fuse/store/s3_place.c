@@ -86,9 +86,8 @@ static int check_shape(
     size_t n = strcspn(host, "/?#");
     if (n && !memchr(host, '@', n) && (!host[n] || strcmp(host + n, "/") == 0))
         return 0;
-    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-        ": option %s is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
-        option, url);
+    return option_err(p, option, url,
+        "write scheme, host and port only, for example https://s3.example.com:9000", e);
 }
 
 static bool has_value(const struct conf_pair *pair, const char *value)
@@ -112,9 +111,10 @@ static int check_allowed(
             return 0;
         buf_addf(&list, "%s%s", i ? ", " : "", m->endpoints[i]);
     }
+    cleanup_free char *shown = option_shown(p, option, url);
     return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, p->url,
-        ": a Secret says that %s is %s, but this cluster allows %s only: use one of them, or ask whoever installed Millrace (value limits.endpoints)",
-        option, url, buf_str(&list));
+        ": option %s is %s, but this cluster allows %s only: use one of them, or ask whoever installed Millrace (value limits.endpoints)",
+        option, shown, buf_str(&list));
 }
 
 int s3_endpoint_check(
@@ -191,8 +191,7 @@ int s3_places_open(struct s3 *s, struct err *e)
     if (!s->endpoint && option_require_whole(p, e))
         return -1;
     if (region && !region_ok(region))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option region is '%s'; write for example eu-central-1", region);
+        return option_err(p, "region", region, "write for example eu-central-1", e);
     if (s->endpoint && s3_endpoint_check(p, "endpoint", s->endpoint, e))
         return -1;
     bool others = s->endpoint && !is_amazons(s->endpoint);

@@ -20,13 +20,6 @@ static void add_term(struct s3_terms *t, unsigned when, char *line_take)
     t->term[t->n++] = (struct s3_term){when, line_take};
 }
 
-static int err_term(const struct store_params *p, const char *option, const char *value,
-    const char *take, struct err *e)
-{
-    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url, ": option %s is '%s'; %s",
-        option, value, take);
-}
-
 static bool is_among(const char *value, const char *const *among)
 {
     for (; *among; among++)
@@ -44,7 +37,7 @@ static int get_word(const struct store_params *p, const char *option, const char
         return -1;
     if (!*out || (**out && http_is_word(*out, strlen(*out)) && (!among || is_among(*out, among))))
         return 0;
-    return err_term(p, option, *out, take, e);
+    return option_err(p, option, *out, take, e);
 }
 
 static int term_is_set(const struct store_params *p, const char *option, bool *out, struct err *e)
@@ -117,7 +110,7 @@ static int take_storage_class(struct s3_terms *t, const struct store_params *p, 
     if (get_word(p, "storage-class", NULL, "it takes a name like STANDARD_IA", &class, e))
         return -1;
     if (class && (strcmp(class, "GLACIER") == 0 || strcmp(class, "DEEP_ARCHIVE") == 0))
-        return err_term(p, "storage-class", class,
+        return option_err(p, "storage-class", class,
             "objects of that class cannot be read until they are restored: take GLACIER_IR", e);
     if (class)
         add_term(t, S3_MAKES, xasprintf("x-amz-storage-class: %s", class));
@@ -154,7 +147,7 @@ static int take_checksum(struct s3_terms *t, const struct store_params *p, struc
         return -1;
     return !name || s3_sum_kind(name, &t->sum)
         ? 0
-        : err_term(p, "checksum", name, "it takes CRC32C or CRC64NVME", e);
+        : option_err(p, "checksum", name, "it takes CRC32C or CRC64NVME", e);
 }
 
 int s3_terms_open(struct s3_terms *t, const struct store_params *p, struct err *e)

@@ -36,9 +36,8 @@ static int web_configure(struct web *w, struct err *e)
     if (option_get(p, "manifest", &manifest, e))
         return -1;
     if (manifest && !store_path_ok(manifest))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option manifest is '%s'; write a path below the URL, like lists/files.txt",
-            manifest);
+        return option_err(
+            p, "manifest", manifest, "write a path below the URL, like lists/files.txt", e);
     if (manifest)
         w->manifest = web_manifest_new(web_url(w, manifest, false));
     w->http = option_http(p, NULL, e);

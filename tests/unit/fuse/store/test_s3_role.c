@@ -264,7 +264,7 @@ static void allowed_token_services_only(void **state)
         {"https://sts.example", NULL},
         {"https://by-default.example", NULL},
         {"https://thief.example",
-            "a Secret says that sts-endpoint is https://thief.example, but this cluster allows https://minio.example, https://sts.example only"},
+            "option sts-endpoint is what key sts of Secret creds says, but this cluster allows https://minio.example, https://sts.example only"},
         {"https://sts.example.thief.example", "limits.endpoints"},
         {"https://sts.example@thief.example", "write scheme, host and port only"},
     };
