@@ -97,8 +97,7 @@ static int create_file(struct files *fs, const struct new_name *w, struct inode 
 {
     const struct files_conf *c = files_config(fs);
     struct inode d;
-    if (parent_of(fs, w, "create", &d, e)
-        || store_check_name(tree_store(c->tree, d.mount), w->name, e))
+    if (parent_of(fs, w, "create", &d, e))
         return -1;
     struct inode like = new_inode(w, d.mount);
     like.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY;

@@ -443,9 +443,28 @@ int dir_move_settle_locked(
         : 0;
 }
 
+/* Without the lock, which who moves a large directory has for long. */
+static bool is_concerned(struct files *fs, unsigned mount, const char *path)
+{
+    bool is = false;
+    cleanup_free char *dir = journal_dir(fs);
+    DIR *d = opendir(dir);
+    for (struct dirent *de; d && !is && (de = readdir(d));) {
+        size_t len = strlen(de->d_name), end = strlen(FROM);
+        cleanup_free char *file = path_join(dir, de->d_name);
+        is = len > end && strcmp(de->d_name + len - end, FROM) == 0
+            && journal_concerns(fs, file, mount, path);
+    }
+    if (d)
+        closedir(d);
+    return is;
+}
+
 int dir_move_settle(struct files *fs, unsigned mount, const char *path, struct err *e)
 {
     bool found;
+    if (!is_concerned(fs, mount, path))
+        return 0;
     pthread_rwlock_rdlock(files_rename_lock(fs));
     int rc = dir_move_settle_locked(fs, mount, path, &found, e);
     pthread_rwlock_unlock(files_rename_lock(fs));

@@ -23,17 +23,24 @@ int file_preserve(struct file *f, unsigned own, struct err *e)
         ? -1
         : 0;
     pthread_rwlock_unlock(&f->data_lock);
-    if (rc)
-        return -1;
-    struct err kept = ERR_INIT;
-    pthread_rwlock_wrlock(&f->data_lock);
-    if (stage_preserve(f, &kept)) { /* then for as long as this process lives */
-        log_kv(LOG_DEBUG, "what is read of a removed file ends with this process", "error",
-            kept.msg, NULL);
+    if (rc == 0)
         atomic_store(&f->preserved, true);
-    }
+    return rc;
+}
+
+void file_keep_preserved(struct file *f)
+{
+    struct err e = ERR_INIT;
+    mutex_assert_held(&f->state_lock);
+    if (!atomic_load(&f->preserved))
+        return;
+    pthread_rwlock_wrlock(&f->data_lock);
+    if (stage_preserve(f, &e) == 0)
+        atomic_store(&f->preserved, false);
+    else /* then for as long as this process lives */
+        log_kv(LOG_DEBUG, "what is read of a removed file ends with this process", "error", e.msg,
+            NULL);
     pthread_rwlock_unlock(&f->data_lock);
-    return 0;
 }
 
 /* No upload is under way. */
@@ -54,6 +61,7 @@ static int unlink_locked(struct file *f, struct err *e)
     bool stored = !(n.flags & INODE_LOCAL) || f->begun; /* by an upload whose answer was lost */
     if (stored && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
         return -1;
+    file_keep_preserved(f);
     cached_unpin(c->cache, mount, path);
     /* keeps the record until its staging file is dealt with */
     inodes_opened(c->inodes, f->ino, 1);

@@ -9,6 +9,9 @@
 /* Before a removal: if it has more than `own` opens, fetches all of it, so that these can go on
  * reading. f->state_lock is held. */
 int file_preserve(struct file *f, unsigned own, struct err *e);
+/* The store has it no more: what was fetched is staged, for a successor of this process as well.
+ * f->state_lock is held. */
+void file_keep_preserved(struct file *f);
 /* resent: a process before this one may have done it already: that is success. */
 int files_unlink(struct files *fs, uint64_t dir, const char *name, bool resent, struct err *e);
 int files_rmdir(struct files *fs, uint64_t dir, const char *name, bool resent, struct err *e);

@@ -174,6 +174,8 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         return -1;
     if (local && remove_sent(m, f, e))
         return -1;
+    if (g)
+        file_keep_preserved(g);
     f->begun = false;
     cached_unpin(m->c->cache, m->mount, m->from);
     cached_unpin(m->c->cache, m->mount, m->to);
@@ -341,6 +343,11 @@ static int find_ends(struct rename_job *m, bool *same, struct err *e)
         return -1;
     if (!tree_writable(m->c->tree, m->n.mount))
         return err_sys(e, EROFS, "rename %s", r->name);
+    /* the process before us may have copied half of a directory there, and been asked for it again
+     */
+    if (tree_where_child(m->c->tree, r->newdir, r->newname, &to_store, &to_mount, m->to, e)
+        || dir_move_settle(m->fs, to_mount, m->to, e))
+        return -1;
     bool target = tree_lookup(m->c->tree, r->newdir, r->newname, &m->target, &none) == 0;
     if (!target && none.cls != ERR_NOTFOUND) {
         *e = none;
@@ -352,15 +359,14 @@ static int find_ends(struct rename_job *m, bool *same, struct err *e)
         return 0;
     if (target && (r->flags & RENAME_NOREPLACE))
         return err_sys(e, EEXIST, "rename to %s", r->newname);
-    if (tree_where(m->c->tree, m->n.ino, &m->store, &m->mount, m->from, e)
-        || tree_where_child(m->c->tree, r->newdir, r->newname, &to_store, &to_mount, m->to, e))
+    if (tree_where(m->c->tree, m->n.ino, &m->store, &m->mount, m->from, e))
         return -1;
     if (to_mount != m->mount)
         return err_sys(e, EXDEV, "rename %s to another mount", r->name);
     if (target && ((m->n.flags ^ m->target.flags) & INODE_DIR))
         return err_sys(
             e, m->n.flags & INODE_DIR ? ENOTDIR : EISDIR, "rename %s to %s", r->name, r->newname);
-    return dir_move_settle(m->fs, m->mount, m->to, e) || require_free(m, e) ? -1 : 0;
+    return require_free(m, e);
 }
 
 /* The old name is gone: did the process before us do it? It may have come as far as the store, and

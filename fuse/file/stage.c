@@ -17,9 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define COPY_BYTES ((size_t)1 << 20)
+/* readers of a removed file wait while it is copied */
+#define PRESERVE_MOST (UINT64_C(256) << 20)
 
 static _Atomic bool disk_full; /* the latest write failed for lack of room */
 
@@ -263,14 +266,19 @@ static int stage_begin(struct file *f, uint64_t keep, struct err *e)
 static int stage_link(struct file *f, const char *name)
 {
     char from[64];
+    struct stat st;
     cleanup_fd int fd = cache_complete_fd(f->cf);
-    if (fd < 0)
+    /* another name is that of another cached file: who writes to ours must not write to that */
+    if (fd < 0 || fstat(fd, &st) || st.st_nlink != 1)
         return -1;
     snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
     unlink(name);
-    return linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW)
-        ? -1
-        : open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW))
+        return -1;
+    int linked = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (linked < 0)
+        unlink(name); /* a copy would be written into the cached file */
+    return linked;
 }
 
 int stage_preserve(struct file *f, struct err *e)
@@ -286,6 +294,8 @@ int stage_preserve(struct file *f, struct err *e)
     cleanup_free char *name = stage_path(f, "");
     cleanup_fd int fd = stage_link(f, name);
     if (fd < 0) {
+        if (n.size > PRESERVE_MOST)
+            return err_sys(e, EFBIG, "copy a removed file");
         fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (fd < 0)
             return stage_error(e, errno, "make a staging file");

@@ -163,6 +163,16 @@ void index_moved(struct inodes *ix, uint32_t dir);
 bool index_was_moved(const struct inodes *ix, uint64_t dir, uint64_t asked);
 enum inodes_change index_evaluate(
     const struct inodes *ix, uint64_t dir, const char *name, size_t len, uint64_t asked);
+/* The names that were changed since, or are being changed, sorted: to ask for many. all: too many
+ * to know them. Borrows nothing; the index is locked as long as it is to be true. */
+struct index_recent {
+    uint64_t *hashes;
+    size_t n;
+    bool all;
+};
+void index_recent_open(struct index_recent *r, const struct inodes *ix, uint64_t asked);
+void index_recent_close(struct index_recent *r);
+bool index_recent_has(const struct index_recent *r, uint64_t dir, const char *name, size_t len);
 
 /* -- check.c -- */
 /* one that is used, without its links to others */

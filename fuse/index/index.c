@@ -422,12 +422,13 @@ int inodes_listed(struct inodes *ix, uint64_t dir, uint64_t asked, uint32_t star
     if (index_was_moved(ix, dir, asked)) {
         removed = -1;
     } else if (d && (d->flags & INODE_DIR)) {
+        struct index_recent recent;
+        index_recent_open(&recent, ix, asked);
         for (uint32_t i = d->kids.first, next; i; i = next) {
             struct rec *r = &ix->recs[i];
             next = r->next;
             if (r->synced >= start_s || index_rec_is_precious(ix, r)
-                || index_evaluate(ix, dir, index_text(ix, r->name), r->name_len, asked)
-                    != INODES_SAME)
+                || index_recent_has(&recent, dir, index_text(ix, r->name), r->name_len))
                 continue;
             memcpy(name, index_text(ix, r->name), r->name_len);
             name[r->name_len] = '\0';
@@ -437,6 +438,7 @@ int inodes_listed(struct inodes *ix, uint64_t dir, uint64_t asked, uint32_t star
             if (known && fn)
                 fn(user, dir, name);
         }
+        index_recent_close(&recent);
         d->dir.listed = start_s;
         index_rec_flags(ix, d, INODE_LISTED, 0);
     }

@@ -12,9 +12,15 @@
 /* So many are remembered; what was asked before more of them is asked again. */
 #define CHANGES_MAX ((uint64_t)1 << 16)
 
+#define MOVES_MAX   ((uint64_t)1 << 10) /* the same, of directories' paths */
+
 struct local_changes {
-    uint64_t count, moved;        /* so many changes so far; at the latest of a directory's path */
+    uint64_t count;               /* so many changes so far */
     uint64_t hashes[CHANGES_MAX]; /* pages come into being as they are used */
+    uint64_t nmoves;
+    struct {
+        uint64_t at, hash; /* the count when it moved */
+    } moves[MOVES_MAX];
     uint64_t *changing;
     size_t nchanging, room;
 };
@@ -45,8 +51,11 @@ void index_changed(struct inodes *ix, const struct rec *r)
 
 void index_moved(struct inodes *ix, uint32_t dir)
 {
-    changes_add(ix->changes, name_hash(dir, "", 0));
-    ix->changes->moved = ix->changes->count;
+    struct local_changes *c = ix->changes;
+    uint64_t hash = name_hash(dir, "", 0), i = c->nmoves++ % MOVES_MAX;
+    changes_add(c, hash);
+    c->moves[i].hash = hash;
+    c->moves[i].at = c->count;
 }
 
 uint64_t inodes_asked(struct inodes *ix)
@@ -75,14 +84,25 @@ static bool was_changed(const struct local_changes *c, uint64_t hash, uint64_t a
     return false;
 }
 
+static bool has_moved(const struct local_changes *c, uint64_t hash, uint64_t asked)
+{
+    uint64_t first = c->nmoves > MOVES_MAX ? c->nmoves - MOVES_MAX : 0;
+    for (uint64_t i = c->nmoves; i > first && c->moves[(i - 1) % MOVES_MAX].at > asked; i--)
+        if (c->moves[(i - 1) % MOVES_MAX].hash == hash)
+            return true;
+    /* as many since, and it may have been one before them */
+    return first && c->moves[first % MOVES_MAX].at > asked;
+}
+
 bool index_was_moved(const struct inodes *ix, uint64_t dir, uint64_t asked)
 {
     const struct local_changes *c = ix->changes;
-    if (asked == INODES_NOW || (c->moved <= asked && !c->nchanging))
+    bool moved = c->nmoves && c->moves[(c->nmoves - 1) % MOVES_MAX].at > asked;
+    if (asked == INODES_NOW || (!moved && !c->nchanging))
         return false;
     for (uint32_t i = (uint32_t)dir; i && i < ix->h->nrecs; i = ix->recs[i].parent) {
         uint64_t hash = name_hash(i, "", 0);
-        if (is_under_way(c, hash) || (c->moved > asked && was_changed(c, hash, asked)))
+        if (is_under_way(c, hash) || (moved && has_moved(c, hash, asked)))
             return true;
         if (i == INODE_ROOT)
             break;
@@ -103,6 +123,38 @@ enum inodes_change index_evaluate(
         : was_changed(c, hash, asked) ? INODES_OUTDATED
                                       : INODES_SAME;
 }
+
+/* -- the same of many names in one directory -------------------------------------------------- */
+
+static int by_hash(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+void index_recent_open(struct index_recent *r, const struct inodes *ix, uint64_t asked)
+{
+    const struct local_changes *c = ix->changes;
+    uint64_t n = asked == INODES_NOW ? 0 : c->count - asked;
+    *r = (struct index_recent){.all = n > CHANGES_MAX};
+    if (r->all || !(r->hashes = malloc((n + c->nchanging + 1) * sizeof *r->hashes))) {
+        r->all = true;
+        return;
+    }
+    for (uint64_t i = asked; r->n < n; i++)
+        r->hashes[r->n++] = c->hashes[i % CHANGES_MAX];
+    for (size_t i = 0; asked != INODES_NOW && i < c->nchanging; i++)
+        r->hashes[r->n++] = c->changing[i];
+    qsort(r->hashes, r->n, sizeof *r->hashes, by_hash);
+}
+
+bool index_recent_has(const struct index_recent *r, uint64_t dir, const char *name, size_t len)
+{
+    uint64_t hash = name_hash(dir, name, len);
+    return r->all || (r->n && bsearch(&hash, r->hashes, r->n, sizeof hash, by_hash));
+}
+
+void index_recent_close(struct index_recent *r) { free(r->hashes); }
 
 enum inodes_change inodes_evaluate(
     struct inodes *ix, uint64_t dir, const char *name, uint64_t asked)

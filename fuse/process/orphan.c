@@ -11,9 +11,12 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define MNT_ID_UNIQUE 0x4000U /* STATX_MNT_ID_UNIQUE, which this C library does not know yet */
 
 /* 0: nothing is mounted there. */
 static dev_t mounted_at(const char *point)
@@ -24,16 +27,29 @@ static dev_t mounted_at(const char *point)
     return m ? makedev(m->major, m->minor) : 0;
 }
 
+/* What no other mount has, ever; the number of a device goes to the next mount as soon as it is
+ * free. 0: this kernel has none (Linux 6.8). Asks nobody who serves the mount. */
+static uint64_t mount_id(const char *point)
+{
+    struct statx x;
+    return statx(AT_FDCWD, point, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+               MNT_ID_UNIQUE, &x)
+            || !(x.stx_mask & MNT_ID_UNIQUE)
+        ? 0
+        : x.stx_mnt_id;
+}
+
 /* Root may do without fusectl. It is not unmounted if it is in use, only aborted. */
-static void abort_orphan(int control, const char *point, dev_t dev)
+static void abort_orphan(int control, const char *point, dev_t dev, uint64_t id)
 {
     if (control >= 0 && write(control, "1", 1) == 1)
         return;
-    if (control < 0 && mounted_at(point) == dev && umount2(point, UMOUNT_NOFOLLOW | MNT_FORCE))
+    if (control < 0 && mounted_at(point) == dev && mount_id(point) == id
+        && umount2(point, UMOUNT_NOFOLLOW | MNT_FORCE))
         return; /* nobody hears of it */
 }
 
-static _Noreturn void orphan_main(int life, const char *point, dev_t dev)
+static _Noreturn void orphan_main(int life, const char *point, dev_t dev, uint64_t id)
 {
     char byte;
     sigset_t all;
@@ -52,7 +68,7 @@ static _Noreturn void orphan_main(int life, const char *point, dev_t dev)
             close(fd);
     while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
         continue;
-    abort_orphan(control, point, dev);
+    abort_orphan(control, point, dev, id);
     _exit(0);
 }
 
@@ -60,6 +76,7 @@ int orphan_watch(const char *point)
 {
     int life[2], status = 0;
     dev_t dev = mounted_at(point);
+    uint64_t id = dev ? mount_id(point) : 0;
     if (!dev || pipe2(life, O_CLOEXEC))
         return -1;
     pid_t pid = fork();
@@ -67,7 +84,7 @@ int orphan_watch(const char *point)
         close(life[1]);
         pid = fork();
         if (pid == 0)
-            orphan_main(life[0], point, dev);
+            orphan_main(life[0], point, dev, id);
         _exit(pid < 0);
     }
     int saved = errno;

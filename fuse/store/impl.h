@@ -131,8 +131,6 @@ struct store_ops {
     void (*close)(void *impl);
     int (*check)(void *impl, struct err *e);
     void (*contact)(void *impl, char **server, char **who); /* NULL: it has no server */
-    /* NULL: any */
-    int (*check_name)(const char *name, struct err *e);
     int (*stat_path)(void *impl, const char *path, struct store_stat *st, struct err *e);
     int (*list)(
         void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);

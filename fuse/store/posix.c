@@ -415,7 +415,6 @@ const struct store_ops store_posix = {
         STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, NULL},
     .open = posix_open,
     .close = posix_close,
-    .check_name = posix_check_name,
     .check = posix_check,
     .stat_path = posix_stat,
     .list = posix_list,

@@ -23,11 +23,10 @@ bool posix_dir_is_local(const struct posix_dir *s);
 
 /* -- what the calls share (posix_dir.c) ------------------------------------------------------ */
 
-/* Of what is being made: not shown, and removed with its directory. The prefix and 16 hex digits;
- * nobody else can make such a name through a mount. */
+/* Of what is being made: not shown, and removed with its directory. The prefix and 16 hex digits,
+ * also where a mount of ours makes it, which may be the directory of another one. */
 #define POSIX_TEMP_PREFIX ".millrace-put-"
 bool posix_is_temp(const char *name);
-int posix_check_name(const char *name, struct err *e);
 
 /* Fills e from errnum, which action on path ended with; returns -1. */
 int posix_fail(

@@ -34,13 +34,6 @@ bool posix_is_temp(const char *name)
         && strspn(name + prefix, "0123456789abcdef") == 16;
 }
 
-int posix_check_name(const char *name, struct err *e)
-{
-    return posix_is_temp(name) ? store_err(e, ERR_INVALID, EPERM, REASON_STORE_ERROR, name,
-               ": such names are those of files that Millrace is writing: choose another one")
-                               : 0;
-}
-
 /* The directory that path is in; *name points at its last component. */
 static int open_parent(
     const struct posix_dir *s, const char *path, const char **name, struct err *e)
@@ -48,8 +41,6 @@ static int open_parent(
     const char *slash = strrchr(path, '/');
     cleanup_free char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup("");
     *name = slash ? slash + 1 : path;
-    if (posix_check_name(*name, e))
-        return -1;
     return posix_open_path(s, parent, O_RDONLY | O_DIRECTORY, "open the directory", e);
 }
 

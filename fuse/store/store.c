@@ -160,11 +160,6 @@ int store_check(struct store *s, struct err *e)
         : breaker_leave(&s->breaker, began, s->ops->check(s->impl, e), e);
 }
 
-int store_check_name(const struct store *s, const char *name, struct err *e)
-{
-    return s->ops->check_name ? s->ops->check_name(name, e) : 0;
-}
-
 int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e)
 {
     e = NEED(e);

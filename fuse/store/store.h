@@ -122,8 +122,6 @@ bool store_is_silent(const struct store *s);
 /* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys),
  * INVALID, RETRY (network, DNS). */
 int store_check(struct store *s, struct err *e);
-/* May a file or a directory be called so? Not as what the store makes for itself (sys EPERM). */
-int store_check_name(const struct store *s, const char *name, struct err *e);
 int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e);
 /* One page of the direct children of dir. *cursor NULL starts; on return NULL means the end, else
  * pass it again (owned by the caller, freed by the next call or by free()). */

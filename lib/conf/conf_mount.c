@@ -31,5 +31,5 @@ char *conf_mount_id(const struct conf_mount *m)
 
 bool conf_mount_has_secrets(const struct conf *c, size_t i)
 {
-    return i == 0 || c->mounts[i].nsecrets;
+    return i == 0 || c->mounts[i].nsecrets || c->mounts[i].secret_dir;
 }

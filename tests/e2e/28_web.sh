@@ -76,7 +76,7 @@ web data '[{"path": "/pages", "mountPoint": "'"$SERVER"'/data"},
     {"path": "/listed", "mountPoint": "'"$SERVER"'/listed", "options": {"manifest": "files.list"}}]' >/dev/null
 preloaded() { has_text True jsonpath dataset/data '{.status.conditions[?(@.type=="Preloaded")].status}'; }
 expect 120 "preloaded: $(n get dataset data -o jsonpath='{.status.conditions}')" preloaded
-[ "$(jsonpath dataset/data '{.status.fileNum}')" = 17 ] || fail "it has $(jsonpath dataset/data '{.status.fileNum}') files, not 17 (6 by pages, twice, and 5 of a list)"
+expect 60 "17 files: 6 by pages, twice, and 5 of a list: $(jsonpath dataset/data '{.status.fileNum}')" has_text 17 jsonpath dataset/data '{.status.fileNum}'
 pod reader data 'cd /mnt/fuse; for at in pages closed listed; do (cd $at; sha256sum -c sums.txt; if echo x >new; then exit 1; fi); done'
 expect 90 "the reader has ended well: $(n logs reader --tail=5 2>&1)" has_text Succeeded jsonpath pod/reader '{.status.phase}'
 [ "$(n logs reader | grep -c OK)" = 12 ] || fail "not all was read: $(n logs reader)"
