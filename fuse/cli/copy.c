@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -147,55 +149,69 @@ static int copy_clash(const char *path, int errnum, struct err *e)
     return err_sys(e, errnum, "write %s", path);
 }
 
-static mode_t usual_mode(void)
+struct copy_dest {
+    char *path, *temp; /* owned */
+    bool there;
+    mode_t mode;
+};
+
+static void copy_dest_free(struct copy_dest *d)
 {
-    static atomic_int mode; /* 0: not looked at */
-    int known = atomic_load(&mode);
-    if (!known) { /* by one thread, before there are others: copy_check() */
-        mode_t mask = umask(0);
-        umask(mask);
-        known = (int)(0666 & ~mask) | S_IFREG;
-        atomic_store(&mode, known);
-    }
-    return (mode_t)known & 07777;
+    free(d->path);
+    free(d->temp);
 }
 
-/* Complete or not there at all: written beside it, then renamed. */
-static int copy_beside(struct cli_place *src, const char *name, const struct store_stat *st,
-    const char *path, struct progress *progress, struct err *e)
+/* Where the bytes go to, and the name beside it that they have until they are all there. */
+static int copy_dest_find(struct copy_dest *d, const char *said, struct err *e)
 {
-    cleanup_free char *temp = xasprintf("%s.millrace-XXXXXX", path);
-    cleanup_fd int fd = mkostemp(temp, O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(e, errno, "create %s", path);
-    int rc = copy_to_fd(src, name, st, fd, progress, e);
-    if (rc == 0 && (fchmod(fd, usual_mode()) || rename(temp, path)))
-        rc = copy_clash(path, errno, e);
-    if (rc)
-        unlink(temp);
-    return rc;
+    uint64_t any;
+    struct stat st;
+    bool link = lstat(said, &st) == 0 && S_ISLNK(st.st_mode);
+    d->path = link ? realpath(said, NULL) : xstrdup(said);
+    if (!d->path)
+        return err_sys(e, errno, "%s is a symbolic link that leads nowhere", said);
+    d->there = stat(d->path, &st) == 0;
+    if (d->there && S_ISDIR(st.st_mode))
+        return copy_clash(d->path, EISDIR, e);
+    if (d->there && !S_ISREG(st.st_mode))
+        return err_set(
+            e, ERR_INVALID, "%s is neither a file nor a directory: nothing is copied there", said);
+    if (getrandom(&any, sizeof any, 0) != sizeof any)
+        return err_sys(e, errno, "random bytes");
+    const char *slash = strrchr(d->path, '/');
+    d->temp = xasprintf(
+        "%.*s.millrace-cp-%016" PRIx64, slash ? (int)(slash + 1 - d->path) : 0, d->path, any);
+    d->mode = d->there ? st.st_mode & 0777 : 0666;
+    return 0;
 }
 
-/* On a mount of ours a file is in the store when it is closed, and not before; a rename would copy
- * it there. */
-static int copy_in_place(struct cli_place *src, const char *name, const struct store_stat *st,
-    const char *path, struct progress *progress, struct err *e)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return copy_clash(path, errno, e);
-    int rc = copy_to_fd(src, name, st, fd, progress, e);
-    if (rc)
-        unlink(path);
-    if (close(fd) && rc == 0)
-        rc = err_sys(e, errno, "save %s in the store", path);
-    return rc;
-}
-
+/* All of it or what was there before: written beside it, then renamed. A mount saves a file in the
+ * store when it is closed. One that is not there yet takes a free name without a copy in the store,
+ * so that comes first; what replaces a file has to be there before. O_EXCL would make an empty one
+ * there at once. */
 static int copy_to_local(struct cli_place *src, const char *name, const struct store_stat *st,
-    const struct cli_place *dst, const char *path, struct progress *progress, struct err *e)
+    const char *said, struct progress *progress, struct err *e)
 {
-    return (dst->point ? copy_in_place : copy_beside)(src, name, st, path, progress, e);
+    __attribute__((cleanup(copy_dest_free))) struct copy_dest d = {0};
+    if (copy_dest_find(&d, said, e))
+        return -1;
+    int fd = open(d.temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, d.mode);
+    if (fd < 0)
+        return err_sys(e, errno, "create %s", said);
+    int rc = copy_to_fd(src, name, st, fd, progress, e);
+    if (rc == 0 && interrupted)
+        rc = err_interrupted(e);
+    if (rc == 0 && d.there && fsync(fd)) {
+        rc = local_failed(d.temp, errno, e);
+        err_wrap(e, "%s", said);
+    }
+    if (rc == 0 && rename(d.temp, d.path))
+        rc = copy_clash(d.path, errno, e);
+    if (rc)
+        unlink(d.temp);
+    if (close(fd) && rc == 0)
+        rc = local_failed(said, errno, e);
+    return rc;
 }
 
 static int make_parents(struct store *s, const char *path, struct err *e)
@@ -246,7 +262,7 @@ int copy_one(struct cli_place *src, const struct place_entry *file, struct cli_p
     progress_found(progress, 1, file->st.size);
     progress_found_all(progress);
     int rc = dst->url ? copy_to_store(src, "", &file->st, dst->at.store, dst->at.path, progress, e)
-                      : copy_to_local(src, "", &file->st, dst, dst->said, progress, e);
+                      : copy_to_local(src, "", &file->st, dst->said, progress, e);
     if (rc == 0)
         progress_add(progress, 1, 0);
     return rc;
@@ -284,7 +300,7 @@ static int copy_into_dir(
                 path)
             : -1;
     }
-    return copy_to_local(c->src, name, st, c->dst, path, c->progress, e);
+    return copy_to_local(c->src, name, st, path, c->progress, e);
 }
 
 static void tree_job_run(void *arg)
@@ -384,7 +400,6 @@ static char *real_path(const char *said)
 
 int copy_check(const struct cli_place *src, const struct cli_place *dst, bool tree, struct err *e)
 {
-    usual_mode();
     if (src->url != dst->url)
         return 0;
     cleanup_free char *from = src->url ? xstrdup(src->said) : real_path(src->said),

@@ -17,7 +17,7 @@ struct cli_place {
     bool read_only;
     struct target at;     /* of a URL: the directory above, with the last name as path */
     struct target inside; /* of a URL that is a directory: that */
-    char *point;          /* of a path: the mount of ours that it is on; NULL: none */
+    char *point;          /* of a path that is there: the mount of ours it is on; NULL: none */
 };
 
 /* What is there; of a path, more than a store tells. */
@@ -64,6 +64,8 @@ char *place_name(const char *said);
 
 /* -- place_local.c: of paths ----------------------------------------------------------------- */
 
+/* Of a call that failed; on a mount, its client's own words. -1 */
+int local_failed(const char *path, int errnum, struct err *e);
 int local_stat(const char *path, const char *name, struct place_entry *out, struct err *e);
 /* failed NULL: the direct entries */
 int local_list(const char *path, place_fn fn, place_error_fn failed, void *user, struct err *e);

@@ -54,8 +54,8 @@ static int local_missing(const char *said, struct err *e)
     return err_sys(e, ENOENT, "%s", said);
 }
 
-/* The client's own words for what failed, after the time; else errno's. */
-static int local_failed(const char *path, int errnum, struct err *e)
+/* The client's words come after the time. */
+int local_failed(const char *path, int errnum, struct err *e)
 {
     char text[sizeof e->msg] = "";
     const char *why = NULL;

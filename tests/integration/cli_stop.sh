@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `millrace cp` that is told to end in the middle leaves nothing half under a name: not on a mount, not in a directory, not in a store.
+# `millrace cp` that is told to end in the middle leaves nothing half under a name: not on a mount, not in a directory, not in a store; one that
+# a mount cannot save fails, and `mv` leaves its source.
 #   cli_stop.sh DIRECTORY (with millrace and millrace-fuse in it)
 set -euo pipefail
 # shellcheck source=tests/integration/tap_lib.sh
@@ -15,7 +16,10 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-stop.XXXXXX")
 SERVER=
 cleanup()
 {
-    ! mountpoint -q "$WORK/mnt" || umount -l "$WORK/mnt"
+    local at
+    for at in mnt mnt2 small; do
+        ! mountpoint -q "$WORK/$at" || umount -l "$WORK/$at"
+    done
     [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
     rm -rf "$WORK"
 }
@@ -67,6 +71,7 @@ run millrace mount "file://$WORK/store" mnt --cache-dir "$WORK/cache"
 is "mounts" 0 "$status"
 
 halves() { find "$1" -type f ! -size 33554432c; } # DIRECTORY
+strays() { find "$1" -name '.millrace-cp-*'; } # DIRECTORY
 ends() # NAME DESTINATION: told to end once something was copied to there
 {
     millrace cp -r "$URL/" "$2" 2>"$WORK/said" &
@@ -81,12 +86,40 @@ ends() # NAME DESTINATION: told to end once something was copied to there
 }
 ends "a directory" local local
 is "a directory: nothing half is left" "" "$(halves local)"
+mkdir old old/there
+for i in {0..7}; do echo old >"old/there/f$i"; done
+cp -r old/there mnt/old
+millrace cp -r "$URL/" mnt/old 2>"$WORK/said" &
+pid=$!
+is "what is replaced: it copies" 0 "$(wait_for sh -c "find mnt/old -type f -size +100k | grep -q ." && echo 0)"
+kill -TERM "$pid"
+status=0
+wait "$pid" || status=$?
+is "what is replaced: it ends by the signal" 143 "$status"
+is "what is replaced: each is as it was, or all of the new one" 8 \
+    "$(find mnt/old -type f \( -size 4c -o -size 33554432c \) | wc -l)"
+rm -r mnt/old
 ends "a mount" mnt/there mnt
 is "a mount: nothing half is left" "" "$(halves mnt)"
 run millrace umount mnt
 is "unmounts" 0 "$status"
-is "a mount: nor in its store" "" "$(halves store)"
+is "a mount: nor in its store" "" "$(halves store; strays store)"
 : >go
+mkdir small mnt2 src
+mount -t tmpfs -o size=1m none small
+echo old >small/old
+head -c 20000000 /dev/zero >src/f
+run millrace mount "file://$WORK/small" mnt2 --cache-dir "$WORK/cache2"
+is "mounts what has no room" 0 "$status"
+run millrace cp "file://$WORK/src/f" mnt2/old
+is "what cannot be saved is not copied over another" "1 old old" "$status $(<mnt2/old) $(<small/old)"
+has "which is said" "No space left" "$out"
+for verb in cp mv; do
+    run millrace $verb "file://$WORK/src/f" "mnt2/$verb"
+    is "$verb to a new name fails likewise, and the source stays" "1 yes" "$status $([ -s src/f ] && echo yes)"
+    rm "mnt2/$verb"
+done
+is "nothing else is there" "old" "$(ls -A small)"
 run millrace cp "$URL/f1" local/
 is "what is not told to end is whole" "0 $((32 << 20))" "$status $(stat -c %s local/f1)"
 echo "1..$count"
