@@ -8,5 +8,7 @@
 #include <sys/socket.h>
 
 bool http_is_metadata(const struct sockaddr *to);
+/* Is the host of the URL such an address, in whatever spelling? A proxy would ask it for us. */
+bool http_names_metadata(const char *url);
 
 #endif

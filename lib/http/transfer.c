@@ -374,6 +374,9 @@ int transfer_run(const struct http *h, CURL *curl, const struct http_req *req,
         return transfer_fail(&t, CURLE_OUT_OF_MEMORY, "", e);
     if (check_headers(req, e))
         return -1;
+    t.metadata = h->no_metadata && http_names_metadata(req->url);
+    if (t.metadata)
+        return transfer_fail(&t, CURLE_COULDNT_CONNECT, "", e);
     struct curl_slist *headers = header_list(req);
     set_all(curl, h, req, &t, errors);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);

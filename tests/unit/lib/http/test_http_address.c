@@ -132,6 +132,39 @@ static void test_metadata(void **state)
     http_free(h);
 }
 
+/* A proxy, which has no scruples, is not asked for them. */
+static void test_proxy(void **state)
+{
+    (void)state;
+    static const char *const there[] = {"http://169.254.169.254/latest", "http://0xa9fea9fe/latest",
+        "http://169.254.42.42./conf", "http://[fd00:c1::a9fe:a9fe]/opc/v2",
+        "http://[fe80::a9fe:a9fe%25eth0]/openstack", "http://[::ffff:a9fe:a9fe]/",
+        "https://user:pw@2852039166/latest"};
+    struct err e = ERR_INIT;
+    struct http_server *proxy = serve("127.93.0.4:0", "by proxy");
+    cleanup_free char *at = xasprintf("http://127.93.0.4:%d", serve_port(proxy));
+    setenv("http_proxy", at, 1);
+    setenv("https_proxy", at, 1);
+    const struct http_conf conf = {.no_metadata = true};
+    struct http *h = http_new(&conf, NULL);
+    struct http_req req = {
+        .method = "GET", .url = "http://store.test/", .timeout_ns = 20 * NS_PER_S};
+    cleanup_resp struct http_resp resp = {0};
+    if (http_do(h, &req, &resp, &e)) /* a name that only a proxy finds */
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < ARRAY_LEN(there); i++) {
+        cleanup_resp struct http_resp none = {0};
+        req.url = there[i];
+        e = (struct err)ERR_INIT;
+        if (http_do(h, &req, &none, &e) == 0 || !strstr(e.msg, "metadata service"))
+            fail_msg("%s: answered %d: %s", there[i], none.status, e.msg);
+    }
+    unsetenv("http_proxy");
+    unsetenv("https_proxy");
+    http_free(h);
+    serve_stop(proxy);
+}
+
 static void test_metadata_addresses(void **state)
 {
     (void)state;
@@ -139,6 +172,9 @@ static void test_metadata_addresses(void **state)
         const char *text;
         bool is;
     } cases[] = {{"fd00:ec2::254", true}, {"fd00:ec2::23", true}, {"fd20:ce::254", true},
+        {"fd00:c1::a9fe:a9fe", true}, {"fd00:42::42", true}, {"::ffff:169.254.42.42", true},
+        {"fe80::a9fe:a9fe", true}, {"fd00:a9fe:a9fe::1", true}, {"fd00:100::100:200", true},
+        {"fe80::a9fe:a9ff", false}, {"fd00:42::43", false}, {"::ffff:169.254.42.43", false},
         {"::ffff:169.254.169.254", true}, {"64:ff9b::169.254.169.254", true}, {"::1", false},
         {"fd00:ec3::254", false}, {"::ffff:169.254.171.1", false}, {"64:ff9b::10.0.0.1", false}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -151,6 +187,7 @@ static void test_metadata_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_new_address),
-        cmocka_unit_test(test_metadata), cmocka_unit_test(test_metadata_addresses)};
+        cmocka_unit_test(test_metadata), cmocka_unit_test(test_proxy),
+        cmocka_unit_test(test_metadata_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
