@@ -98,7 +98,7 @@ refused "a user and a password belong into a Secret" '[{"mountPoint": "https://u
 refused "holds a credential" '[{"mountPoint": "https://data.example/a", "options": {"password": "word"}}]'
 refused "unknown option endpoint: https:// takes manifest" '[{"mountPoint": "https://data.example/a", "options": {"endpoint": "https://b"}}]'
 refused "unknown option region: https:// takes user" '[{"mountPoint": "https://data.example/a", "encryptOptions": [{"name": "region", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]}]'
-refused "there is no bucket (claim, server)" '[{"mountPoint": "https:///a"}]'
+refused "there is no bucket (claim, server, name node)" '[{"mountPoint": "https:///a"}]'
 refused "unknown URL scheme" '[{"mountPoint": "ftp://data.example/a"}]'
 n apply --dry-run=server -f "$ROOT/examples/dataset/web.yaml" >/dev/null || fail "the example is refused"
 
