@@ -16,6 +16,7 @@ running=() started=() directories=() # by process id: the test's name, when it b
 durations=() begun=0  # "SECONDS NAME" of those that ended; how many began
 commands=() to_repeat=() # by process id, and of those to be run again: prefix, MILLRACE_BUILD, name, limit, directory, command, quoted
 unsteady=() repeating='' # "NAME: LOG" of those that failed at first and passed when run again, alone
+GRACE=10 # seconds that a test has to clean up after its time limit
 AGAIN_AT_MOST=5 # in a lane: where more fail, it isn't chance
 AT_ONCE=$(nproc) MOST=$((6 * $(nproc)))
 ticker=
@@ -43,9 +44,11 @@ wanted_of() # STAGE: those of the names on standard input
     done
 }
 
-timeout_of() # SCRIPT: seconds
+timeout_of() # SCRIPT: seconds: twice what it says, which is enough where nothing else runs
 {
-    sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1" | grep . || echo 300
+    local limit
+    limit=$(sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1")
+    echo $((2 * ${limit:-300}))
 }
 
 is_alone() # SCRIPT
@@ -186,7 +189,7 @@ run_program()
     wait_for_room
     mkdir -p "$tmp"
     # shellcheck disable=SC2086 # RUN_PREFIX is a command and its options
-    (cd "$dir" && TMPDIR=$tmp exec ${RUN_PREFIX:-} timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1) &
+    (cd "$dir" && TMPDIR=$tmp exec ${RUN_PREFIX:-} timeout --kill-after="$GRACE" "$limit" "$@" </dev/null >"$log" 2>&1) &
     pid=$!
     running[pid]=$name
     started[pid]=$EPOCHREALTIME

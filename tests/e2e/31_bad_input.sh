@@ -17,7 +17,7 @@ says() # DATASET REASON TEXT…: its Ready condition
 {
     local name=$1 reason=$2 word message=
     shift 2
-    within 60 said "$name" "$reason" || fail "not in 60 s: dataset $name says $reason, but: $message"
+    within 60 said "$name" "$reason" || fail "not in three minutes: dataset $name says $reason, but: $message"
     for word; do grep -qiF -- "$word" <<<"$message" || fail "no '$word' in: $message"; done
     step "$name: ${message:0:200}"
 }

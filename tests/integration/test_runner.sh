@@ -21,13 +21,15 @@ program shaky '[ $n != 0 ] || { echo "FAIL: no answer within 60 s"; exit 1; }'
 program race 'echo "WARNING: ThreadSanitizer: data race"; [ $n != 0 ]'
 program tap 'echo 1..3; echo ok 1; [ $n = 0 ] && echo not ok 2 || echo ok 2; echo ok 3; [ $n != 0 ]'
 program build 'exit $((n == 0))'
+program endless 'trap "sleep 12; touch $work/cleaned_up; exit 1" EXIT' 'sleep 60'
 
 cat >"$work/runner" <<'END'
 . "$here/../../hack/lib.sh"
 . "$here/../../hack/test.d/run.sh"
 TEST_LOGS=$work/logs
 start_run
-for name; do run_program "$name" 20 "$work" "$work/${name#*/}"; done
+GRACE=${grace:-$GRACE}
+for name; do run_program "$name" "${limit:-20}" "$work" "$work/${name#*/}"; done
 run_rest
 run_again
 rm -rf "$SCRATCH"
@@ -63,6 +65,11 @@ is "with --once nothing is" "0 passed, 1 failed, 0 skipped" "$(sum e2e/shaky)"
 only_once=
 for n in 1 2 3 4 5 6 7; do cp "$work/shaky" "$work/shaky$n" && sed -i "s/shaky/shaky$n/g" "$work/shaky$n"; done
 is "where many fail, it is not chance" "5 passed, 2 failed, 0 skipped" "$(sum e2e/shaky{1,2,3,4,5,6,7})"
+
+export limit=1 grace=30
+only_once=yes
+is "what is over its time has failed" "0 passed, 1 failed, 0 skipped" "$(sum e2e/endless)"
+is "and has cleaned up" yes "$([ -e "$work/cleaned_up" ] && echo yes)"
 
 echo "1..$count"
 exit "$failed"
