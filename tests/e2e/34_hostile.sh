@@ -76,7 +76,7 @@ who=(k --as "system:serviceaccount:$SYSTEM:$RELEASE-operator")
 grep -qF "NetworkPolicies of Datasets alone" <<<"$answer" || fail "another refusal: $answer"
 k -n "$SYSTEM" delete networkpolicy theirs >/dev/null
 refused "a pod of a Dataset with a directory of the node" "$(hostile stolen "hostPath: {path: /}" "$OWNER")" "no directories of the node"
-refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}" "$OWNER")" "have Millrace's image"
+refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}" "$OWNER")" "have an image of Millrace's repository"
 refused "a pod of a job with a volume of the driver" \
     "$(hostile stolen "$INLINE" "ownerReferences: [{apiVersion: kubeflow.org/v1, kind: TFJob, name: x, uid: 11111111-2222-3333-4444-555555555555, controller: true}]")" \
     "is for Millrace's own pods"
@@ -85,7 +85,7 @@ cache_pod() # PART OF THE SPEC [NAMESPACE]
 {
     echo "{apiVersion: v1, kind: Pod, metadata: {name: stolen, namespace: ${2:-$NS-open}, $OWNER}, spec: {containers: [{name: c, image: $image}], $1}}"
 }
-refused "a pod of a Dataset with another image that runs first" "$(cache_pod "initContainers: [{name: i, image: $TEST_IMAGE}]")" "have Millrace's image"
+refused "a pod of a Dataset with another image that runs first" "$(cache_pod "initContainers: [{name: i, image: $TEST_IMAGE}]")" "have an image of Millrace's repository"
 refused "a pod of a Dataset with privileges that runs first" \
     "$(cache_pod "initContainers: [{name: i, image: $image, securityContext: {privileged: true}}]")" "no privileges"
 refused "a pod of a Dataset with a capability" \

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
+# timeout: 400
 # alone
 # docs/install/upgrade.md, command by command: an upgrade with a change of a CustomResourceDefinition, beside a pod that reads; back
-# again; CustomResourceDefinitions that are somebody else's; and an uninstallation while somebody has Datasets (docs/install/uninstall.md).
+# again; an image that is not there; CustomResourceDefinitions that are somebody else's; from kubectl apply to Helm; and an uninstallation
+# while somebody has Datasets (docs/install/uninstall.md).
 . "$(dirname "$0")/lib.sh"
 start_test
 CHART=$WORK/charts/millrace
@@ -32,6 +33,15 @@ step "back: $(page_block docs/install/upgrade.md 2)"
 bash -euc "$(page_block docs/install/upgrade.md 2)"
 if has_text Played column; then fail "the roll-back leaves the CRD"; fi
 
+step "an image that nobody can pull: what is there goes on, and serves new pods"
+! helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-then-reuse-values --set image.tag=0.0.0-missing --wait --timeout 20s >"$WORK/answer" 2>&1 ||
+    fail "accepted: $(cat "$WORK/answer")"
+served=$(k -n "$SYSTEM" get pods -l millrace.dev/component=csi -o json |
+    jq -r --arg not "$(jsonpath pod/reader '{.spec.nodeName}')" '[.items[] | select(.spec.nodeName != $not and all(.status.containerStatuses[]; .ready)).spec.nodeName][0]')
+pod late data 'cd /mnt/fuse; sha256sum -c sums.txt' "$served"
+expect 60 "a pod on $served reads: $(k -n "$SYSTEM" get pods; n describe pod late | tail -n 3)" has_text Succeeded jsonpath pod/late '{.status.phase}'
+helm rollback "$RELEASE" -n "$SYSTEM" --wait --timeout 90s
+
 step "a CustomResourceDefinition of another release"
 k annotate --overwrite crd tfjobs.kubeflow.org meta.helm.sh/release-name=other >/dev/null
 ! helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
@@ -43,13 +53,19 @@ has_text other k get crd tfjobs.kubeflow.org -o jsonpath='{.metadata.annotations
 step "taken over as it says"
 bash -euc "$(grep -E '^ *kubectl (label|annotate)' "$WORK/answer")"
 helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >/dev/null
-step "taken over as the page says"
-for crd in datasets.millrace.dev dataloads.millrace.dev tfjobs.kubeflow.org; do
-    k annotate crd "$crd" meta.helm.sh/release-name- meta.helm.sh/release-namespace- >/dev/null
+step "from kubectl apply to Helm, as the page says"
+helm get manifest "$RELEASE" -n "$SYSTEM" >"$WORK/all.yaml"
+k annotate -f "$WORK/all.yaml" meta.helm.sh/release-name- meta.helm.sh/release-namespace- >/dev/null
+k -n "$SYSTEM" delete secret -l "owner=helm,name=$RELEASE" >/dev/null
+before=$(k -n "$SYSTEM" get pods -o name | sort)
+! helm install "$RELEASE" "$CHART" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+for words in "no release of Helm" "--take-ownership"; do
+    grep -qF -- "$words" "$WORK/answer" || fail "the answer does not say '$words': $(cat "$WORK/answer")"
 done
-! helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
-grep -q "no release of Helm" "$WORK/answer" || fail "the answer does not say whose they are: $(cat "$WORK/answer")"
-bash -euc "$(page_block docs/install/upgrade.md 3)" >/dev/null
+bash -euc "$(page_block docs/install/upgrade.md 4)" >/dev/null
+(cd "$WORK" && bash -euc "$(page_block docs/install/upgrade.md 3)") >/dev/null
+sleep 2
+[ "$(k -n "$SYSTEM" get pods -o name | sort)" = "$before" ] || fail "pods were replaced: $before"
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set logLevel=debug --wait --timeout 90s >/dev/null
 
 step "a namespace that admits no privileged pods"

@@ -12,6 +12,17 @@
 {{- with .Values.image }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}{{ end }}
 {{- end }}
 
+{{- /* Where the images of a Dataset's pods may come from, in quotes of CEL: this chart's repository, and that of the operator which leads until
+       the new one does. With the tag they would be refused to the old one by an upgrade, and for good by one whose image cannot be pulled. */ -}}
+{{- define "millrace.repositories" -}}
+{{- $all := list .Values.image.repository }}
+{{- $now := lookup "apps/v1" "Deployment" .Release.Namespace (printf "%s-operator" (include "millrace.name" .)) }}
+{{- range dig "spec" "template" "spec" "containers" list $now }}
+{{- $all = append $all (regexReplaceAll "(:[^/:@]*)?(@.*)?$" .image "") }}
+{{- end }}
+{{- toJson ($all | uniq) | replace "\"" "'" }}
+{{- end }}
+
 {{- /* Labels of an object: a dict of root, and labels of its own. Ours, which selectors and Helm need, win over the object's, and those
        over commonLabels: no key is there twice. */ -}}
 {{- define "millrace.labels" -}}
