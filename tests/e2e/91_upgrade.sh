@@ -37,10 +37,12 @@ step "an image that nobody can pull: what is there goes on, and serves new pods"
 ! helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-then-reuse-values --set image.tag=0.0.0-missing --wait --timeout 20s >"$WORK/answer" 2>&1 ||
     fail "accepted: $(cat "$WORK/answer")"
 served=$(k -n "$SYSTEM" get pods -l millrace.dev/component=csi -o json |
-    jq -r --arg not "$(jsonpath pod/reader '{.spec.nodeName}')" '[.items[] | select(.spec.nodeName != $not and all(.status.containerStatuses[]; .ready)).spec.nodeName][0]')
-pod late data 'cd /mnt/fuse; sha256sum -c sums.txt' "$served"
-expect 60 "a pod on $served reads: $(k -n "$SYSTEM" get pods; n describe pod late | tail -n 3)" has_text Succeeded jsonpath pod/late '{.status.phase}'
+    jq -r '[.items[] | select(all(.status.containerStatuses[]; .ready)).spec.nodeName][0]')
+dataset late >/dev/null
+pod late late 'cd /mnt/fuse; sha256sum -c sums.txt' "$served"
+expect 60 "a pod on $served reads: $(n describe pod late | tail -n 3)" has_text Succeeded jsonpath pod/late '{.status.phase}'
 helm rollback "$RELEASE" -n "$SYSTEM" --wait --timeout 90s
+n delete pod,dataset late --timeout=60s >/dev/null
 
 step "a CustomResourceDefinition of another release"
 k annotate --overwrite crd tfjobs.kubeflow.org meta.helm.sh/release-name=other >/dev/null
@@ -53,6 +55,18 @@ has_text other k get crd tfjobs.kubeflow.org -o jsonpath='{.metadata.annotations
 step "taken over as it says"
 bash -euc "$(grep -E '^ *kubectl (label|annotate)' "$WORK/answer")"
 helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >/dev/null
+step "kinds that Helm would delete, with all that is of them"
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set crds.keep=false >/dev/null
+for value in tfjob.enabled crds.install; do
+    ! helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set crds.keep=false --set "$value=false" >"$WORK/answer" 2>&1 ||
+        fail "$value=false is accepted"
+    grep -qF "Helm would delete " "$WORK/answer" || fail "$value=false: $(cat "$WORK/answer")"
+done
+bash -euc "$(grep -E '^ *kubectl annotate' "$WORK/answer")" >/dev/null # of the last answer: all of them
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set crds.install=false >/dev/null
+jsonpath dataset/data '{.metadata.deletionTimestamp}' | grep . && fail "the Dataset is being deleted"
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values >/dev/null
+
 step "from kubectl apply to Helm, as the page says"
 helm get manifest "$RELEASE" -n "$SYSTEM" >"$WORK/all.yaml"
 k annotate -f "$WORK/all.yaml" meta.helm.sh/release-name- meta.helm.sh/release-namespace- >/dev/null
