@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# Sourced by the tests that need a real HDFS: Hadoop's own name nodes and a data node, on free ports of the loopback. The caller's own
+# Sourced by the tests that need a real HDFS: Hadoop's own name nodes and a data node, on free ports. The caller's own
 # directory is $WORK, the logs are $WORK/hadoop/*.log, and its trap calls hdfs_end.
 #   hdfs_start [ha]    one name node, or a pair of them of which the first is active; returns when files can be written. Sets HDFS_HTTP
 #                      and HDFS_RPC (arrays of host:port). Exit status 77 (SKIP) where there is no Hadoop.
@@ -8,10 +8,12 @@
 #   hdfs_tls           before hdfs_start: all serve https://, too; sets HDFS_HTTPS (host:port of the name node) and HDFS_CA (a file)
 #   hdfs_httpfs        after one with "${HDFS_PROXY[@]}" in HDFS_MORE: starts HttpFS; sets HDFS_HTTPFS (host:port)
 #   hdfs COMMAND…      Hadoop's own client: hdfs dfs -ls /, hdfs dfsadmin …, hdfs haadmin …
-# HDFS_BASE: the first of the ports. HDFS_MORE: properties NAME=VALUE of all of them. Whoever runs it is the superuser.
+# HDFS_HOST: the address that all listen on; HDFS_ON: a command that runs another one where that address is; HDFS_BASE: the first of the
+# ports; HDFS_MORE: properties NAME=VALUE of all of them. Whoever runs it is the superuser.
 
 HDFS_JARS=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/hadoop/lib
 HDFS_MORE=()
+HDFS_HOST=127.0.0.1 HDFS_ON=()
 HDFS_PROXY=("hadoop.proxyuser.$(id -un).hosts=*" "hadoop.proxyuser.$(id -un).groups=*") # it speaks for others
 HDFS_BASE=$((10000 + RANDOM % 20000))
 declare -A HDFS_PIDS=()
@@ -22,7 +24,7 @@ hdfs_java() # CONFIGURATION HEAP_MB CLASS ARGUMENT…
     local conf=$1 heap=$2
     shift 2
     set -- "-Dhttpfs.home.dir=$conf" "-Dhttpfs.config.dir=$conf" "-Dhttpfs.log.dir=$conf" "-Dhttpfs.temp.dir=$conf" "$@"
-    exec java "-Xmx${heap}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true \
+    exec "${HDFS_ON[@]}" java "-Xmx${heap}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true \
         --add-opens=java.base/java.lang=ALL-UNNAMED -cp "$conf:$HDFS_JARS/*" "$@"
 }
 
@@ -102,15 +104,15 @@ LOG
 hdfs_configure() # [ha]
 {
     local base=$HDFS_BASE dir=$WORK/hadoop n
-    HDFS_RPC=("127.0.0.1:$base") HDFS_HTTP=("127.0.0.1:$((base + 2))") HDFS_DEFAULT=hdfs://127.0.0.1:$base
+    HDFS_RPC=("$HDFS_HOST:$base") HDFS_HTTP=("$HDFS_HOST:$((base + 2))") HDFS_DEFAULT=hdfs://$HDFS_HOST:$base
     HDFS_PROPERTIES=("dfs.datanode.data.dir=file://$dir/blocks" dfs.replication=1 dfs.blocksize=4194304
         dfs.namenode.fs-limits.min-block-size=1048576 dfs.ls.limit=200 dfs.namenode.safemode.extension=0
-        "dfs.datanode.address=127.0.0.1:$((base + 4))" "dfs.datanode.http.address=127.0.0.1:$((base + 5))"
-        "dfs.datanode.ipc.address=127.0.0.1:$((base + 6))" dfs.datanode.hostname=127.0.0.1 dfs.client.use.datanode.hostname=false
+        "dfs.datanode.address=$HDFS_HOST:$((base + 4))" "dfs.datanode.http.address=$HDFS_HOST:$((base + 5))"
+        "dfs.datanode.ipc.address=$HDFS_HOST:$((base + 6))" "dfs.datanode.hostname=$HDFS_HOST" dfs.client.use.datanode.hostname=false
         dfs.namenode.datanode.registration.ip-hostname-check=false dfs.heartbeat.interval=1
         dfs.namenode.heartbeat.recheck-interval=2000 dfs.namenode.redundancy.interval.seconds=1s)
     if [ "${1:-}" = ha ]; then
-        HDFS_RPC+=("127.0.0.1:$((base + 1))") HDFS_HTTP+=("127.0.0.1:$((base + 3))") HDFS_DEFAULT=hdfs://cluster
+        HDFS_RPC+=("$HDFS_HOST:$((base + 1))") HDFS_HTTP+=("$HDFS_HOST:$((base + 3))") HDFS_DEFAULT=hdfs://cluster
         HDFS_PROPERTIES+=(dfs.nameservices=cluster "dfs.ha.namenodes.cluster=name1,name2" "dfs.namenode.shared.edits.dir=file://$dir/edits"
             dfs.client.failover.proxy.provider.cluster=org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider
             'dfs.ha.fencing.methods=shell(/bin/true)' dfs.ha.tail-edits.period=1)
@@ -142,14 +144,14 @@ hdfs_run() # NAME
 
 hdfs_does() # HOST:PORT METHOD PATH?op=…: by curl, as the superuser; prints the answer
 {
-    curl -sf -X "$2" "http://$1/webhdfs/v1$3&user.name=$(id -un)"
+    "${HDFS_ON[@]}" curl -sf -X "$2" "http://$1/webhdfs/v1$3&user.name=$(id -un)"
 }
 
 # Out of safe mode, and with a data node.
 hdfs_serves() # HOST:PORT
 {
     hdfs_does "$1" PUT "/tmp?op=MKDIRS&permission=1777" >/dev/null \
-        && curl -sf "http://$1/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState" | grep -q '"NumLiveDataNodes" : 1'
+        && "${HDFS_ON[@]}" curl -sf "http://$1/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState" | grep -q '"NumLiveDataNodes" : 1'
 }
 
 hdfs_start() # [ha]
@@ -170,7 +172,7 @@ hdfs_start() # [ha]
     hdfs_run data
     if [ "${1:-}" = ha ]; then
         hdfs_until "the pair of name nodes" hdfs haadmin -transitionToActive name1
-        hdfs_until "the other name node" curl -sf "http://${HDFS_HTTP[1]}/jmx?qry=x"
+        hdfs_until "the other name node" "${HDFS_ON[@]}" curl -sf "http://${HDFS_HTTP[1]}/jmx?qry=x"
     fi
     hdfs_until "HDFS" hdfs_serves "${HDFS_HTTP[0]}"
 }
@@ -178,19 +180,19 @@ hdfs_start() # [ha]
 hdfs_tls()
 {
     mkdir -p "$WORK/hadoop"
-    HDFS_CA=$WORK/hadoop/ca.pem HDFS_HTTPS=127.0.0.1:$((HDFS_BASE + 7))
-    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=hdfs -addext subjectAltName=IP:127.0.0.1 -keyout "$WORK/hadoop/key.pem" \
+    HDFS_CA=$WORK/hadoop/ca.pem HDFS_HTTPS=$HDFS_HOST:$((HDFS_BASE + 7))
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=hdfs -addext "subjectAltName=IP:$HDFS_HOST" -keyout "$WORK/hadoop/key.pem" \
         -out "$HDFS_CA" 2>/dev/null
     openssl pkcs12 -export -in "$HDFS_CA" -inkey "$WORK/hadoop/key.pem" -out "$WORK/hadoop/keys" -passout pass:changeit
     HDFS_MORE+=(dfs.http.policy=HTTP_AND_HTTPS "dfs.namenode.https-address=$HDFS_HTTPS"
-        "dfs.datanode.https.address=127.0.0.1:$((HDFS_BASE + 8))")
+        "dfs.datanode.https.address=$HDFS_HOST:$((HDFS_BASE + 8))")
 }
 
 hdfs_httpfs()
 {
-    HDFS_HTTPFS=127.0.0.1:$((HDFS_BASE + 9))
+    HDFS_HTTPFS=$HDFS_HOST:$((HDFS_BASE + 9))
     hdfs_configuration httpfs
-    hdfs_properties "$WORK/hadoop/httpfs/httpfs-site.xml" httpfs.http.hostname=127.0.0.1 "httpfs.http.port=${HDFS_HTTPFS#*:}"
+    hdfs_properties "$WORK/hadoop/httpfs/httpfs-site.xml" "httpfs.http.hostname=$HDFS_HOST" "httpfs.http.port=${HDFS_HTTPFS#*:}"
     head -c 32 /dev/urandom | base64 >"$WORK/hadoop/httpfs/httpfs-signature.secret"
     hdfs_run httpfs
     hdfs_until HttpFS hdfs_does "$HDFS_HTTPFS" GET '/?op=GETFILESTATUS'
