@@ -114,3 +114,11 @@ seccompProfile: {type: RuntimeDefault}
 {{- if .Values.cachePods.priorityClass.create }}{{ .Values.cachePods.priorityClassName | default (printf "%s-cache" (include "millrace.name" .)) }}
 {{- else }}{{ .Values.cachePods.priorityClassName }}{{ end }}
 {{- end }}
+
+{{- /* The first ten of a list, a line each, and how many more there are. */ -}}
+{{- define "millrace.someOf" -}}
+{{- join "\n  " (slice . 0 (min 10 (len .))) }}
+{{- if gt (len .) 10 }}
+  and {{ sub (len .) 10 }} more
+{{- end }}
+{{- end }}

@@ -59,6 +59,7 @@
   "podSecurity.createNamespace"
   "startupTaint"
   "uninstallCheck"
+  "upgradeCheck"
   "limits" }}
 {{- $at := $.Values }}
 {{- range splitList "." . }}{{ $at = index $at . }}{{ end }}
