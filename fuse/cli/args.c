@@ -17,8 +17,9 @@ int cli_failed(const struct err *e)
     char text[sizeof e->msg];
     memcpy(text, e->msg, sizeof text);
     log_redact_text(text);
-    fputs("millrace: ", stderr);
-    cli_put(stderr, text);
+    cleanup_free char *words = cli_words(text);
+    fprintf(stderr, "%s: ", cli_name());
+    cli_put(stderr, words);
     fputs("\n", stderr);
     return CLI_FAILED;
 }
@@ -27,10 +28,9 @@ int cli_misuse(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    fputs("millrace: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputs("\n", stderr);
+    cleanup_free char *text = xvasprintf(fmt, ap), *words = cli_words(text);
     va_end(ap);
+    fprintf(stderr, "%s: %s\n", cli_name(), words);
     return CLI_MISUSE;
 }
 
@@ -205,7 +205,7 @@ int args_parse(
     }
     if (a->npos < v->min_pos || a->npos > v->max_pos) {
         cleanup_free char *line = page_usage(v, n);
-        return cli_misuse("usage: %s\nmillrace: --help tells more", line);
+        return cli_misuse("usage: %s\n%s: --help tells more", line, cli_name());
     }
     return -1;
 }

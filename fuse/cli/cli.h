@@ -18,8 +18,11 @@ enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_FOUND = 3 };
 /* How we were called, for what a person is to type: "millrace", "kubectl millrace". */
 const char *cli_name(void);
 void cli_called(const char *argv0);
+/* The text with "millrace VERB" in it as a person has to type that. Caller frees. */
+char *cli_words(const char *text);
 
-/* "millrace: TEXT" on stderr; returns CLI_FAILED (CLI_MISUSE with cli_misuse). */
+/* "millrace: TEXT" on stderr, as we were called; returns CLI_FAILED (CLI_MISUSE with cli_misuse).
+ */
 int cli_failed(const struct err *e);
 int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

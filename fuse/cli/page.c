@@ -60,12 +60,13 @@ static char *wrap_text(const char *text)
 
 static void print_text(FILE *out, const struct verb *v, const struct opt *table, size_t n)
 {
-    cleanup_free char *usage = page_usage(v, n), *about = wrap_text(v->about),
-                      *text = opt_help(table, n, usage, about);
+    cleanup_free char *words = cli_words(v->about), *usage = page_usage(v, n),
+                      *about = wrap_text(words), *text = opt_help(table, n, usage, about);
     fputs(text, out);
     if (v->store)
-        fputs("\nThe options of stores, and where their secrets come from: millrace help options\n",
-            out);
+        fprintf(out,
+            "\nThe options of stores, and where their secrets come from: %s help options\n",
+            cli_name());
 }
 
 void page_print(const struct verb *v, const struct opt *table, size_t n)

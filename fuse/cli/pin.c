@@ -111,6 +111,6 @@ int verb_free(const struct verb *v, int argc, char **argv)
         return rc;
     print_sum("freed", &r);
     if (r.left)
-        printf("%" PRIu64 " pinned files were left: millrace unpin lets them go\n", r.left);
+        printf("%" PRIu64 " pinned files were left: %s unpin lets them go\n", r.left, cli_name());
     return rc;
 }

@@ -111,7 +111,8 @@ static void print_mount(const char *point, int errnum, const json_t *j)
         printf("%s%s%s%s  ", jget_str(m, REPORT_MOUNT_POINT, "?"), strcmp(path, "/") ? " at " : "",
             strcmp(path, "/") ? path : "", jget_bool(m, REPORT_READY, false) ? "" : " (not ready)");
     }
-    cli_put(stdout, mount_state(errnum, j));
+    cleanup_free char *state = cli_words(mount_state(errnum, j));
+    cli_put(stdout, state);
     if (j)
         printf("  cache %s of %s", human_bytes((uint64_t)jget_int(j, REPORT_CACHE_USED, 0), used),
             human_bytes((uint64_t)jget_int(j, REPORT_CACHE_CAPACITY, 0), most));

@@ -239,6 +239,13 @@ says "help of one" 2 "there is no verb 'cheksum': is checksum meant?" millrace h
 does "a verb like none" "2:millrace: there is no verb 'xyzzy' (\`millrace help\` lists them)" millrace xyzzy
 ln -s "$(command -v millrace)" kubectl-millrace
 says "as a plugin of kubectl" 0 "usage: kubectl millrace ls" ./kubectl-millrace ls --help
+says "of a URL" 0 "usage: kubectl millrace doctor [flags] [URL]" ./kubectl-millrace doctor --help
+flat=$(tr -s '\n ' ' ' <<<"$out")
+has "what is like it" "\`kubectl millrace check URL\` does the same" "$flat"
+is "no other name" "" "$(sed 's/kubectl millrace//g' <<<"$flat" | grep -oE 'millrace [a-z]+' || true)"
+says "misuse" 2 "kubectl millrace: doctor: --write is for a URL" ./kubectl-millrace doctor --write
+says "too little" 2 "kubectl millrace: --help tells more" ./kubectl-millrace ls
+says "a hint" 1 "kubectl millrace: tree is a directory; \`kubectl millrace ls\` lists it" ./kubectl-millrace cat tree
 is "unmounts" 0 "$(run millrace umount mnt; echo "$status")"
 is "stat without mounts of ours here" "" "$(millrace stat | grep -F "$WORK" || true)"
 echo "1..$count"

@@ -212,6 +212,33 @@ static void test_options_of_the_store(void **state)
     assert_string_equal(a.pos[0], "u://x");
 }
 
+/* What a person is told to type is what he types. */
+static void test_words_of_a_plugin(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"`millrace ls` lists it", "`kubectl millrace ls` lists it"},
+        {"millrace umount /a", "kubectl millrace umount /a"},
+        {"not served; millrace umount unmounts it",
+            "not served; kubectl millrace umount unmounts it"},
+        {"(millrace unpin), or", "(kubectl millrace unpin), or"},
+        {"as `kubectl millrace doctor`, `millrace check URL`",
+            "as `kubectl millrace doctor`, `kubectl millrace check URL`"},
+        {"`millrace VERB --help`", "`kubectl millrace VERB --help`"},
+        {"a mount of millrace (it is)", "a mount of millrace (it is)"},
+        {"in my-millrace ls, millrace is", "in my-millrace ls, millrace is"},
+        {"", ""},
+        {"millrace ", "millrace "},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int plugin = 0; plugin < 2; plugin++) {
+            cli_called(plugin ? "/usr/local/bin/kubectl-millrace" : "/usr/bin/millrace");
+            cleanup_free char *words = cli_words(rows[i][0]);
+            assert_string_equal(words, rows[i][plugin]);
+        }
+    cli_called("millrace");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_dashes),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_options_of_the_store),
+        cmocka_unit_test(test_words_of_a_plugin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
