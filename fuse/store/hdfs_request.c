@@ -2,6 +2,7 @@
 /* One request to HDFS: to the name node that is active, and on to where it leads. */
 #include "fuse/store/hdfs.h"
 
+#include "fuse/store/web_lead.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
 
@@ -80,15 +81,16 @@ static void exclude(struct hdfs_call *c, const char *host, size_t n)
 static int follow_to_data(struct hdfs *h, struct hdfs_call *c, const struct retry *r,
     struct http_resp *resp, bool *standby, struct err *e)
 {
-    cleanup_free char *location = xmalloc(LOCATION_MAX);
+    cleanup_free char *location = xcalloc(1, LOCATION_MAX);
     for (int hops = 0;; hops++) {
         const char *host;
         size_t n;
         if (!http_header(resp, "location", location, LOCATION_MAX)
-            || !hdfs_redirect_ok(location, h->tls, &host, &n))
+            || !hdfs_redirect_ok(location, h->tls, &host, &n)) {
+            cleanup_free char *shown = web_shown_lead(location);
             return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, c->what,
-                ": the name node leads to where is not followed: %.*s",
-                (int)MIN(strcspn(location, "?"), (size_t)200), location);
+                ": the name node leads to where is not followed: %s", shown);
+        }
         if (hops == HOPS_MAX)
             return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, c->what,
                 ": the server leads on and on, to %.*s", (int)MIN(n, (size_t)200), host);

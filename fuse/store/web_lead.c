@@ -2,11 +2,23 @@
 #include "fuse/store/web_lead.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
+#include "lib/http/http.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#define SHOWN_MAX 200
+
+char *web_shown_lead(const char *sent)
+{
+    cleanup_free char *shown = http_shown_url(sent), *line = NULL;
+    const char *at = strrchr(shown, '@'); /* of a password with a slash in it, or of a name */
+    line = text_legible(at ? at + 1 : shown, strlen(at ? at + 1 : shown), SHOWN_MAX);
+    return xasprintf("%s%s", at ? "…@" : "", line);
+}
 
 char *web_led_to(const char *url, const char *location)
 {

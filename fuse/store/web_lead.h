@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What others have sent as a URL, as messages show it: no credential is in it, though it may be no
+ * URL at all. Caller frees. */
+char *web_shown_lead(const char *sent);
 /* The URL that a Location header means beside the one that was asked; NULL: none that is followed
  * (another scheme, from https:// to http://). Caller frees. */
 char *web_led_to(const char *url, const char *location);

@@ -4,6 +4,7 @@
 #include "fuse/store/web.h"
 
 #include "fuse/store/web_index.h"
+#include "fuse/store/web_lead.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
 #include "lib/http/head.h"
@@ -101,10 +102,11 @@ int web_manifest_each(struct web *w, struct retry *r, void (*fn)(void *user, con
         if (!web_manifest_line(&line, end, &path, &size, &bad))
             break;
         bool is_url = path && strstr(path, "://");
-        if (is_url ? !take_url(w, &path) : bad)
+        if (is_url ? !take_url(w, &path) : bad) {
+            cleanup_free char *shown = web_shown_lead(path);
             rc = store_err(e, ERR_INVALID, EINVAL, REASON_INVALID_OPTION, m->url,
-                ": line %u is no path below the URL: %.100s", number, path);
-        else if (path)
+                ": line %u is no path below the URL: %.100s", number, shown);
+        } else if (path)
             fn(user, path);
     }
     pthread_mutex_unlock(&m->mu);

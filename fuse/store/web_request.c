@@ -75,18 +75,18 @@ static int follow_redirect(const struct web *w, const struct web_call *c,
     const struct http_resp *resp, int hops, char **url, struct err *e)
 {
     const struct conf_mount *m = w->params.mount;
-    char location[2048];
+    char location[2048] = "";
     cleanup_free char *next = http_header(resp, "location", location, sizeof location)
         ? web_led_to(*url, location)
         : NULL;
+    cleanup_free char *shown = web_shown_lead(next ? next : location);
     if (!next || hops == REDIRECTS_MAX)
         return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, c->what,
-            ": the server leads %s: %.200s", next ? "on and on" : "to where is not followed",
-            location);
+            ": the server leads %s: %s", next ? "on and on" : "to where is not followed", shown);
     if (!web_same_origin(next, w->base) && !web_may_lead(next, m->endpoints, m->nendpoints))
         return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what,
             ": the server leads to %.*s, which this cluster does not allow: mount another URL, or ask whoever installed Millrace (value limits.endpoints)",
-            (int)(strcspn(next + 8, "/?#") + 8), next);
+            (int)(strcspn(shown + MIN(strlen(shown), (size_t)8), "/") + 8), shown);
     free(*url);
     *url = steal(&next);
     return 0;

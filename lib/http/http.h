@@ -92,6 +92,8 @@ void http_resp_free(struct http_resp *resp);
 
 /* 404 NOTFOUND, 401/403 DENIED, 409/412 CONFLICT, 429/5xx RETRY, other 4xx INVALID */
 enum err_class http_class_of_status(int status);
+/* As messages show it: without user, query and fragment, where credentials hide; caller frees. */
+char *http_shown_url(const char *url);
 /* percent-encoding of RFC 3986 unreserved; caller frees */
 char *http_escape(const char *text, bool keep_slash);
 /* Visible ASCII without blanks: it may stand in a header as it is. */

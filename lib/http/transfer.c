@@ -299,20 +299,9 @@ static void set_all(
     set_method(c, req, t);
 }
 
-/* The URL as errors show it: without user, query and fragment, where credentials hide. */
-static char *shown_url(const char *url)
-{
-    const char *host = strstr(url, "://");
-    host = host ? host + 3 : url;
-    size_t authority = strcspn(host, "/?#");
-    const char *at = memrchr(host, '@', authority);
-    const char *from = at ? at + 1 : host;
-    return xasprintf("%.*s%.*s", (int)(host - url), url, (int)strcspn(from, "?#"), from);
-}
-
 static int transfer_fail(const struct transfer *t, CURLcode code, const char *detail, struct err *e)
 {
-    cleanup_free char *url = shown_url(t->req->url);
+    cleanup_free char *url = http_shown_url(t->req->url);
     const char *why = *detail ? detail : curl_easy_strerror(code);
     enum err_class cls = ERR_RETRY;
     int sys = 0;

@@ -110,6 +110,24 @@ static void on_moved(void *user, const struct serve_req *req, struct serve_resp 
     buf_addf(&resp->headers, "Location: http://127.0.0.1:%d/elsewhere\r\n", serve_port(w->other));
 }
 
+/* Where to is in the path; whatever it is, nothing that begins with "hush" is to be seen. */
+static void on_signed(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct site *w = user;
+    const char *way = strrchr(req->path, '/') + 1;
+    static const char query[] = "?X-Amz-Signature=hushsignature#hushfragment";
+    resp->status = 302;
+    if (strcmp(way, "scheme") == 0)
+        buf_addf(&resp->headers, "Location: ftp://user:hushword@h.example/p%s\r\n", query);
+    else if (strcmp(way, "slash") == 0)
+        buf_addf(&resp->headers, "Location: ftp://user:hush/word@h.example/p%s\r\n", query);
+    else if (strcmp(way, "dead") == 0)
+        buf_addf(&resp->headers, "Location: http://user:hushword@127.0.0.1:1/p%s\r\n", query);
+    else
+        buf_addf(&resp->headers, "Location: http://user:hushword@127.0.0.1:%d/signed/round%s\r\n",
+            serve_port(w->server), query);
+}
+
 static void on_elsewhere(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct site *w = user;
@@ -125,11 +143,13 @@ static struct http_server *start(struct site *w)
     const struct serve_route routes[] = {{"GET", "/", on_file, w}, {"GET", "/page/", on_file, w},
         {"GET", "/index/", on_page, w}, {"GET", "/list", on_list, w},
         {"GET", "/unlisted/", on_unlisted, w}, {"GET", "/closed/", on_closed, w},
-        {"GET", "/moved", on_moved, w}, {"GET", "/busy/", on_busy, w},
-        {"GET", "/elsewhere", on_elsewhere, w}, {"GET", "/index/one", on_file, w},
-        {"GET", "/index/bad", on_file, w}, {"GET", "/index/closed", on_file, w},
-        {"GET", "/index/gone", on_file, w}, {"GET", "/busy/one", on_file, w},
-        {"GET", "/busy/busy", on_file, w}};
+        {"GET", "/moved", on_moved, w}, {"GET", "/signed/", on_signed, w},
+        {"GET", "/signed/scheme", on_signed, w}, {"GET", "/signed/slash", on_signed, w},
+        {"GET", "/signed/dead", on_signed, w}, {"GET", "/signed/round", on_signed, w},
+        {"GET", "/busy/", on_busy, w}, {"GET", "/elsewhere", on_elsewhere, w},
+        {"GET", "/index/one", on_file, w}, {"GET", "/index/bad", on_file, w},
+        {"GET", "/index/closed", on_file, w}, {"GET", "/index/gone", on_file, w},
+        {"GET", "/busy/one", on_file, w}, {"GET", "/busy/busy", on_file, w}};
     struct err e = ERR_INIT;
     struct http_server *s = serve_start(
         &(struct serve_conf){
@@ -316,6 +336,49 @@ static void credentials_stay_with_their_server(void **state)
     shut(w, s);
 }
 
+static void redirects_tell_no_credentials(void **state)
+{
+    struct site *w = *state;
+    static const char *const cases[][2] = {
+        {"signed/scheme", "to where is not followed: ftp://h.example/p"},
+        {"signed/slash", "to where is not followed: …@h.example/p"},
+        {"signed/dead", "GET http://127.0.0.1:1/p: "},
+        {"signed/round", "on and on: http://127.0.0.1"},
+        {"signed/round", "the server leads to http://127.0.0.1"}};
+    char *list[] = {(char *)"https://minio.example"};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        char byte;
+        cleanup_free char *url = xasprintf("http://127.0.0.1:%d/", serve_port(w->server));
+        w->m = mount_new(url);
+        w->m->conf.endpoints = list;
+        w->m->conf.nendpoints = i + 1 == ARRAY_LEN(cases);
+        struct store *s = store_new(
+            &(struct store_conf){
+                .mount = &w->m->conf, .secrets_dir = w->dir, .deadline_ns = NS_PER_S},
+            &e);
+        assert_non_null(s);
+        assert_int_equal(store_read(s, cases[i][0], "", 0, 1, &byte, NULL, &e), -1);
+        if (!strstr(e.msg, cases[i][1]) || strstr(e.msg, "hush"))
+            fail_msg("%s: %s", cases[i][0], e.msg);
+        w->m->conf.nendpoints = 0;
+        shut(w, s);
+    }
+}
+
+static void what_others_send_is_shown(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"https://u:hush@h/p?hush#hush", "https://h/p"},
+        {"http://u:hu/sh@h/p?hush", "…@h/p"}, {"//u:hush@h/p", "…@h/p"}, {"u:hush@h", "h"},
+        {"../p?X-Amz-Signature=hush", "../p"}, {"/p#hush", "/p"}, {"", ""},
+        {"http://h/\xff", "http://h/\xef\xbf\xbd"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        cleanup_free char *shown = web_shown_lead(rows[i][0]);
+        assert_string_equal(shown, rows[i][1]);
+    }
+}
+
 static void wrong_credentials(void **state)
 {
     struct site *w = *state;
@@ -406,6 +469,8 @@ int main(void)
         with_site(refusals_in_words),
         with_site(credentials_are_read_again),
         with_site(credentials_stay_with_their_server),
+        with_site(redirects_tell_no_credentials),
+        cmocka_unit_test(what_others_send_is_shown),
         with_site(wrong_credentials),
         with_site(a_list_is_asked_for_once),
         cmocka_unit_test(where_redirects_lead),
