@@ -43,6 +43,18 @@ static bool same_path(const char *path, const char *other, size_t n)
     return len == n && strncmp(path, other, n) == 0;
 }
 
+/* The name by which the option is there already; NULL: it is not. */
+static const char *given_as(
+    const struct store_kind *kind, json_t *options, const struct store_option *known)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach (options, name, value)
+        if (known && store_option_find(kind->options, name) == known)
+            return name;
+    return NULL;
+}
+
 /* Those of the store at path; "/" is the main one. */
 static int add_options(
     const struct args *a, const char *url, const char *path, json_t *options, struct err *e)
@@ -57,6 +69,11 @@ static int add_options(
         const struct store_option *known = kind ? store_option_find(kind->options, name) : NULL;
         if (known && known->kind == STORE_OPTION_SECRET)
             return err_secret(kind, name, e);
+        const char *before = given_as(kind, options, known);
+        if (before)
+            return err_set(e, ERR_INVALID,
+                "--option %s: option %s is given twice, as %s and as %s: keep one of them", o->key,
+                known->name, before, name);
         json_t *value = json_string(o->value);
         if (!value || json_object_set_new(options, name, value))
             return err_set(

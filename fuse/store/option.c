@@ -78,6 +78,30 @@ static int check_pairs(
     return 0;
 }
 
+/* Is one option there twice, by its names or in options and secrets? Which counts would be a guess.
+ */
+static int option_given_once(
+    const struct store_params *p, const struct store_option *o, struct err *e)
+{
+    const struct conf_mount *m = p->mount;
+    const char *said[2] = {NULL, NULL};
+    size_t n = 0;
+    for (size_t i = 0; i < m->noptions && n < 2; i++)
+        if (store_option_find(p->kind->options, m->options[i].key) == o)
+            said[n++] = m->options[i].key;
+    bool plain = n == 2;
+    for (size_t i = 0; i < m->nsecrets && n < 2; i++)
+        if (store_option_find(p->kind->options, m->secrets[i].key) == o)
+            said[n++] = m->secrets[i].key;
+    if (n < 2)
+        return 0;
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+        ": option %s is given twice, %s%s and %s%s: keep one of them", o->name,
+        plain || !m->noptions || !option_pair(m->options, m->noptions, o) ? "as "
+                                                                          : "in options as ",
+        said[0], plain ? "as " : "from a Secret as ", said[1]);
+}
+
 int option_check_all(const struct store_params *p, struct err *e)
 {
     const struct conf_mount *m = p->mount;
@@ -87,6 +111,9 @@ int option_check_all(const struct store_params *p, struct err *e)
     for (size_t i = 0; i < m->nsecrets; i++)
         if (!store_option_find(p->kind->options, m->secrets[i].key))
             return err_unknown_option(p, m->secrets[i].key, e);
+    for (const struct store_option *o = p->kind->options; o->name; o++)
+        if (option_given_once(p, o, e))
+            return -1;
     return 0;
 }
 

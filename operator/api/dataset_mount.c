@@ -18,6 +18,17 @@ static int err_mount_option(
         field, name, m->kind->scheme, known);
 }
 
+/* The name by which m->options has the option, be it another one; NULL: they have not. */
+static const char *plain_name(const struct dataset_mount *m, const char *option)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)m->options, key, value)
+        if (strcmp(option_proper_name(key), option_proper_name(option)) == 0)
+            return key;
+    return NULL;
+}
+
 static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
 {
     m->options = jget_obj(j, "options");
@@ -35,6 +46,35 @@ static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, str
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu].options.%s is a credential: put it into a Secret and name that in spec.mounts[%zu].secretRef",
                 i, key, i);
+        const char *before = plain_name(m, key);
+        if (strcmp(before, key) != 0)
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].options: %s and %s are names of one option: keep one of them", i,
+                before, key);
+    }
+    return 0;
+}
+
+/* Which of two would count is nobody's to guess. */
+static int mount_option_once(
+    const struct dataset_mount *m, size_t i, const char *option, struct err *e)
+{
+    const char *plain = plain_name(m, option), *proper = option_proper_name(option);
+    bool same = plain && strcmp(plain, option) == 0;
+    if (plain)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu]: the option %s is given in options%s%s and in encryptOptions%s%s: keep one of them",
+            i, proper, same ? "" : " as ", same ? "" : plain, same ? "" : " as ",
+            same ? "" : option);
+    for (size_t k = 0; k < m->nsecrets; k++) {
+        const char *other = m->secrets[k].option;
+        if (strcmp(other, option) == 0)
+            return err_set(
+                e, ERR_INVALID, "spec.mounts[%zu].encryptOptions: %s is there twice", i, option);
+        if (strcmp(option_proper_name(other), proper) == 0)
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].encryptOptions: %s and %s are names of one option: keep one of them",
+                i, other, option);
     }
     return 0;
 }
@@ -59,14 +99,8 @@ static int parse_secrets(const json_t *j, struct dataset_mount *m, size_t i, str
                 i, k);
         if (!m->kind->takes_no_secret && !option_is_of(s.option, m->kind->options))
             return err_mount_option("encryptOptions", s.option, m, i, e);
-        if (m->options && json_object_get(m->options, s.option))
-            return err_set(e, ERR_INVALID,
-                "spec.mounts[%zu]: the option %s is given in options and in encryptOptions: keep one of them",
-                i, s.option);
-        for (size_t o2 = 0; o2 < m->nsecrets; o2++)
-            if (strcmp(m->secrets[o2].option, s.option) == 0)
-                return err_set(e, ERR_INVALID, "spec.mounts[%zu].encryptOptions: %s is there twice",
-                    i, s.option);
+        if (mount_option_once(m, i, s.option, e))
+            return -1;
         m->secrets[m->nsecrets++] = s;
     }
     return 0;

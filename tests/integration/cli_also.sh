@@ -83,6 +83,11 @@ says "two at one path" 1 'is the path of mounts[1] too' millrace mount "file://$
 says "a path that leads out" 1 '"..' millrace mount "file://$WORK/main" mnt --also file:///a=/x/../y
 says "an option of nobody" 1 "there is no --also URL=/nobody" millrace mount "file://$WORK/main" mnt --option /nobody:region=x
 says "a secret on the command line" 1 "secrets do not belong there" millrace mount "file://$WORK/main" mnt --also s3://b=/x --option /x:secret-access-key=hush
+says "an option twice" 1 "--option region: option region is given twice, as region and as region: keep one" millrace ls s3://bucket --option region=a --option region=b
+says "an option by two of its names" 1 "--option url: option endpoint is given twice, as endpoint and as url: keep one" millrace ls s3://bucket --option "endpoint=$S3_ENDPOINT" --option "url=$S3_ENDPOINT"
+says "an option twice of a further store" 1 "--option /x:url: option endpoint is given twice" millrace mount "file://$WORK/main" mnt --also s3://bucket=/x --option "/x:endpoint=$S3_ENDPOINT" --option "/x:url=$S3_ENDPOINT"
+mkdir -p "$WORK/region" && echo us-east-1 >"$WORK/region/region" && chmod 700 "$WORK/region"
+says "an option and a file" 1 "option region is given twice, in options as region and from a Secret as region: keep one" millrace ls s3://bucket --option region=a --secrets-dir "$WORK/region"
 is "is not repeated" "" "$(grep hush <<<"$out" || true)"
 says "an option that this kind has not" 1 "unknown option 'endpoint'" millrace mount "file://$WORK/main" mnt --also "file://$WORK/other=/x" --option /x:endpoint=http://x
 says "a scheme that is none" 1 "gopher" millrace mount "file://$WORK/main" mnt --also gopher://b=/x
