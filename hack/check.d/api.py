@@ -100,7 +100,7 @@ def messages(schema):
         if "message" in rule:
             yield cell(rule["message"])
         elif "messageExpression" in rule:
-            yield cell(" … ".join(text.strip() for text in re.findall(r"'([^']*)'", re.sub(r"\['[^]]*\]", "", rule["messageExpression"]))))
+            yield cell(" … ".join(text.strip() for text in re.findall(r"'([^']*)'", re.sub(r"\['[^]]*\]|matches\('[^']*'\)", "", rule["messageExpression"]))))
     for below in list(schema.get("properties", {}).values()) + [schema.get("items"), schema.get("additionalProperties")]:
         if isinstance(below, dict):
             yield from messages(below)

@@ -11,6 +11,7 @@
 #define FORMS_MAX 1024
 #define DIGITS    "0123456789"
 #define HEX       DIGITS "abcdefABCDEF"
+#define LOWER     "abcdefghijklmnopqrstuvwxyz"
 #define ALNUM     HEX "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ"
 
 static int parse_claim(
@@ -23,7 +24,7 @@ static int parse_claim(
     size_t len = strlen(m->claim_path);
     if (len > 1 && m->claim_path[len - 1] == '/')
         m->claim_path[len - 1] = '\0';
-    if (!dataset_plain_name(m->claim, "-.")
+    if (strspn(m->claim, LOWER DIGITS "-.") != n || !isalnum((unsigned char)*m->claim)
         || (*m->claim_path && !dataset_plain_path(m->claim_path)))
         return err_set(e, ERR_INVALID,
             "spec.mounts[%zu].mountPoint: \"%s\" is not like pvc://claim/directory", i, url);
@@ -45,15 +46,61 @@ static bool is_server(const char *s, size_t n)
     return host == n || (s[host] == ':' && digits > 0 && digits <= 5 && host + 1 + digits == n);
 }
 
-static int parse_server(
+/* What is below the bucket or the server, as their stores take it: slashes at its end count for
+ * nothing. */
+static int parse_names(const struct dataset_mount *m, size_t i, const char *at, struct err *e)
+{
+    size_t n = strlen(at);
+    while (n && at[n - 1] == '/')
+        n--;
+    cleanup_free char *path = xstrndup(at, n);
+    return !n || dataset_plain_path(path)
+        ? 0
+        : err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint must be like %s: no empty names (two '/' in a row), no '.', no '..', names of at most 255",
+            i, m->kind->form);
+}
+
+static int parse_bucket(
     const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest, struct err *e)
 {
     (void)d;
+    size_t n = strcspn(rest, "/");
+    if (strspn(rest, ALNUM "-._") < n)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: a bucket's name holds only letters, digits, '.', '-' and '_' (a server's port belongs into options.endpoint, keys into a Secret, see secretRef)",
+            i);
+    rest += n;
+    while (rest[0] == '/' && rest[1] == '/')
+        rest++; /* the store leaves them out, too */
+    return parse_names(m, i, rest, e);
+}
+
+static int parse_server(const struct dataset_mount *m, size_t i, const char *rest, struct err *e)
+{
     return is_server(rest, strcspn(rest, "/"))
         ? 0
         : err_set(e, ERR_INVALID,
             "spec.mounts[%zu].mountPoint is not like %s, with a port behind the server if it has another one; a user and a password belong into a Secret (secretRef)",
             i, m->kind->form);
+}
+
+static int parse_hdfs(
+    const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest, struct err *e)
+{
+    (void)d;
+    return parse_server(m, i, rest, e) ? -1 : parse_names(m, i, rest + strcspn(rest, "/"), e);
+}
+
+static int parse_web(
+    const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest, struct err *e)
+{
+    (void)d;
+    if (parse_server(m, i, rest, e))
+        return -1;
+    return strchr(rest, ' ') ? err_set(e, ERR_INVALID,
+               "spec.mounts[%zu].mountPoint: in the URL of a web server a blank is written %%20", i)
+                             : 0;
 }
 
 /* A new kind of source is a row here; the CRD's rules say the same to kubectl (crds/). */
@@ -62,7 +109,8 @@ static const struct dataset_kind kinds[] = {
         .form = "s3://bucket/prefix",
         .behind = "bucket",
         .defaults = "s3",
-        .options = OPTION_OF_S3},
+        .options = OPTION_OF_S3,
+        .parse = parse_bucket},
     {.scheme = "pvc",
         .form = "pvc://claim/directory",
         .behind = "claim",
@@ -75,21 +123,21 @@ static const struct dataset_kind kinds[] = {
         .behind = "name node",
         .defaults = "hdfs",
         .options = OPTION_OF_HDFS,
-        .parse = parse_server},
+        .parse = parse_hdfs},
     {.scheme = "https",
         .form = "https://server/directory",
         .behind = "server",
         .defaults = "web",
         .options = OPTION_OF_WEB,
         .takes_no_writes = "a web server",
-        .parse = parse_server},
+        .parse = parse_web},
     {.scheme = "http",
         .form = "http://server/directory",
         .behind = "server",
         .defaults = "web",
         .options = OPTION_OF_WEB,
         .takes_no_writes = "a web server",
-        .parse = parse_server},
+        .parse = parse_web},
 };
 
 const struct dataset_kind *dataset_kind_at(size_t i)

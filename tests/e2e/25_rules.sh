@@ -78,29 +78,15 @@ no|no '/' at the end|/a/"
 try DataLoad '.spec = {dataset: {name: "data"}, target: [{path: $value}]}' <<<"$paths
 ok|/a/"
 
-try Dataset '.spec.mounts = [{mountPoint: $value}]' <<'END'
-ok|s3://bucket
-ok|s3://bucket/
-ok|s3://bucket/a/b/
-ok|s3://bucket/my data/of today
-ok|s3://bucket/...
-ok|s3://bucket/.hidden/a..b
-ok|pvc://claim
-ok|pvc://claim/my data
-no|ends with a blank: take it away|s3://bucket/a\u0020
-no|ends with a blank: take it away|s3://bucket/a\u00a0
-no|ends with a blank: take it away|pvc://claim/a\u0020
-no|begins or ends with a blank| s3://bucket
-no|holds only letters|s3://my bucket/a
-no|a claim's name|pvc://my claim/a
-no|no empty names|s3://bucket/a//b
-no|no '.' in the prefix|s3://bucket/./a
-no|no '.' in the prefix|s3://bucket/a/.
-no|'..'|s3://bucket/../a
-no|'?'|s3://bucket/a?b
-no|'#'|s3://bucket/a#b
-no|control characters|s3://bucket/a\nb
-no|control characters|s3://bucket/a\u0085b
+try Dataset '.spec.mounts = [{mountPoint: $value}]' <"$ROOT/tests/lib/mount_points.txt"
+
+# A server may have buckets that Amazon's cannot have.
+try Dataset '.spec.mounts = [{mountPoint: $value, options: {endpoint: "https://ceph.example"}}]' <<'END'
+ok|s3://MyBucket/train
+ok|s3://my_bucket
+ok|s3://my..bucket
+no|holds only letters|s3://my bucket
+no|3 to 63 characters|s3://my
 END
 
 try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], serviceAccountName: "reader", serviceAccountTokenAudience: $value}' <<'END'
@@ -130,6 +116,98 @@ ok|http://10.0.0.1
 no|holds a user or a password|https://user:pass@minio.example
 no|holds a user or a password|http://user@10.0.0.1
 no|holds a user or a password|https://:pass@minio.example
+no|options.endpoint must be the URL of a server|minio.example:9000
+no|options.endpoint must be the URL of a server|https://minio.example\u200b
+no|options.endpoint must be the URL of a server|https://minio.example\u00a0
+no|options.endpoint must be the URL of a server|https://minio.example:9000\u0020
+no|options.endpoint must be the URL of a server|https://minio example
+no|options.endpoint must be the URL of a server|\ufeffhttps://minio.example
+no|options.endpoint must be the URL of a server|https://
+no|options.endpoint must be the URL of a server|
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: {region: $value}}]' <<'END'
+ok|eu-west-1
+ok|us
+no|options.region is empty, or holds|
+no|options.region is empty, or holds|eu-west-1\u200b
+no|options.region is empty, or holds|eu\u2011west\u20111
+no|options.region is empty, or holds|eu-west-1\u0020
+no|options.region is empty, or holds|\u00a0eu-west-1
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: {"path-style": $value}}]' <<'END'
+ok|true
+ok|false
+no|options.path-style must be|True
+no|options.path-style must be|yes
+no|options.path-style must be|true\u200b
+no|options.path-style must be|
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", encryptOptions: [{name: "session-token", valueFrom: {secretKeyRef: {name: "s", key: $value}}}]}]' <<'END'
+ok|token
+ok|my.key_1-A
+no|key must be a key in the Secret|
+no|key must be a key in the Secret|my key
+no|key must be a key in the Secret|token\u200b
+no|key must be a key in the Secret|token\u00a0
+no|key must be a key in the Secret|a/b
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", caBundle: {configMapKeyRef: {name: "ca", key: $value}}}]' <<'END'
+ok|ca.crt
+ok|-a_B
+ok|1
+no|key must be a key in the ConfigMap|
+no|key must be a key in the ConfigMap|ca.crt\u200b
+no|key must be a key in the ConfigMap|.crt
+END
+
+# Sizes: as a text, and where jq can, as a number
+sizes="ok|10Gi
+ok|1.5Ti
+ok|500M
+ok|1073741824
+no|like 10Gi|10GB
+no|like 10Gi|10 Gi
+no|like 10Gi|10Gi\\u200b
+no|like 10Gi|1e3Gi
+no|like 10Gi|10GiB
+no|like 10Gi|10gi
+no|like 10Gi|-1Gi
+no|like 10Gi|0
+no|like 10Gi|100
+no|like 10Gi|1,5Gi
+no|like 10Gi|
+no|like 10Gi|500m"
+try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], cache: {tiers: [{medium: "SSD", quota: ($value | tonumber? // $value)}]}}' <<<"$sizes"
+try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], cache: {client: {tiers: [{medium: "SSD", quota: $value}]}}}' <<<"$sizes"
+try DataLoad '.spec = {dataset: {name: "data"}, bandwidth: ($value | tonumber? // $value)}' <<<"${sizes//10Gi|/100Mi|}
+no|without /s|100Mi/s"
+try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], cache: {worker: {resources: {limits: {memory: ($value | tonumber? // $value)}}}}}' <<'END'
+ok|512Mi
+ok|2G
+ok|1073741824
+ok|0
+no|memory is less than 1Mi|512
+no|memory is less than 1Mi|512m
+no|memory is less than 1Mi|100Ki
+no|512Mi or 2Gi of memory|512MB
+no|512Mi or 2Gi of memory|512 Mi
+no|512Mi or 2Gi of memory|-1
+no|512Mi or 2Gi of memory|-1Gi
+no|512Mi or 2Gi of memory|1e3Mi
+END
+try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], cache: {worker: {resources: {requests: {cpu: $value}, limits: {cpu: "4"}}}}}' <<'END'
+ok|2
+ok|0.5
+ok|500m
+ok|0
+no|500m of CPU|2 CPUs
+no|500m of CPU|-1
+no|500m of CPU|1e3
+no|requests.cpu is more than limits.cpu|5
 END
 
 try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: ($value | split(" ") | map({key: ., value: "http://a"}) | from_entries)}]' <<'END'
@@ -139,6 +217,32 @@ ok|alluxio.underfs.s3.endpoint alluxio.underfs.s3.endpoint.region
 no|by two of its names|endpoint url
 no|by two of its names|url alluxio.underfs.s3.endpoint
 no|by two of its names|region alluxio.underfs.s3.endpoint.region
+END
+
+# In options, in encryptOptions, or one in each: "endpoint/url" is url in encryptOptions
+secret='{name: ., valueFrom: {secretKeyRef: {name: "s", key: "k"}}}'
+try Dataset '($value | split("/")) as [$plain, $hidden] | .spec.mounts = [{mountPoint: "s3://data",
+    options: ($plain | split(" ") | map({key: ., value: "http://a"}) | from_entries), encryptOptions: (($hidden // "") | split(" ") | map('"$secret"'))}]' <<'END'
+ok|endpoint/region
+ok|/access-key-id secret-access-key
+ok|/access-key aws.secretKey session-token
+no|by two of its names|endpoint/url
+no|by two of its names|alluxio.underfs.s3.endpoint/endpoint
+no|by two of its names|region/alluxio.underfs.s3.endpoint.region
+no|by two of its names|aws.accessKeyId/access-key-id
+no|by two of its names|access-key/aws.accessKeyId
+no|by two of its names|/access-key-id aws.accessKeyId
+no|by two of its names|/secret-key secret-access-key
+no|options and in encryptOptions|region/region
+END
+try Dataset '($value | split("/")) as [$plain, $hidden] | .spec.mounts = [{mountPoint: "https://data", readOnly: true,
+    options: ($plain | split(" ") | map({key: ., value: "a"}) | from_entries), encryptOptions: (($hidden // "") | split(" ") | map('"$secret"'))}]' <<'END'
+ok|user/password
+ok|/username password
+ok|/token
+no|by two of its names|user/username
+no|by two of its names|username/user
+no|by two of its names|/token bearer-token
 END
 
 try DataLoad '.spec = {dataset: {name: "data"}, policy: "Cron", schedule: $value}' <"$ROOT/tests/lib/schedules.txt"
