@@ -28,7 +28,8 @@ make_manifest() # CHART.tgz: for kubectl apply --server-side -f
 #                      which takes the kinds along
 # The image is $IMAGE. Where your registry has it by another name:
 #   sed 's|$IMAGE|registry.example/ml/millrace:$VERSION|' install.yaml | kubectl apply --server-side -f -
-# For other values, and on GKE and OpenShift, use the chart.
+# For other values, another namespace or other names, and on GKE and OpenShift, use the chart (helm template -n NAMESPACE --no-hooks): policies
+# and the operator's configuration name both, so what kustomize makes of this file with namespace or namePrefix refuses its own pods.
 YAML
     helm template millrace "$1" --namespace millrace-system --include-crds --no-hooks --kube-version "$CHART_KUBE" \
         --set podSecurity.createNamespace=true,uninstallCheck=false | sed 's|app.kubernetes.io/managed-by: Helm|app.kubernetes.io/managed-by: kubectl|'

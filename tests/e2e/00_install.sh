@@ -36,6 +36,9 @@ step "helm install"
 helm upgrade --install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --wait --timeout 2m
 step "helm upgrade"
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --set logLevel=debug --set csi.callers=true --set 'metrics.namespaces={monitoring}' --wait --timeout 2m
+step "what it tells to paste can be pasted"
+helm get notes "$RELEASE" -n "$SYSTEM" | sed -n '/^kubectl apply -f - /,/^YAML$/p' | sed 's/kubectl apply/& --dry-run=server -n default/' >"$WORK/paste"
+has_text "mydata created" timeout 60 bash -eu "$WORK/paste" || fail "it cannot: $(bash -eu "$WORK/paste" 2>&1)"
 k -n "$SYSTEM" get pods -o wide
 [ "$(k get csidriver csi.millrace.dev -o jsonpath='{.spec.attachRequired}')" = true ] || fail "attachRequired is not true"
 for node in $(k get nodes -o name); do
