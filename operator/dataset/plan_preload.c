@@ -7,6 +7,7 @@
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/text.h"
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
@@ -23,6 +24,10 @@
 #define EVICTED                                                                            \
     "a cache worker has evicted some of it: what is left is being looked at, the rest is " \
     "loaded again; if that comes often, raise spec.cache.tiers[].quota, or pin what must stay"
+
+/* Behind what was true when the store last answered. */
+#define SILENT \
+    "; the store does not answer, so changes in it are not seen, and nothing is loaded, until it does: "
 
 static bool is_preloader(const struct dataset_observed *o, const json_t *pod)
 {
@@ -191,12 +196,39 @@ static void say_why_not(const json_t *load, struct dataset_preloading *r)
     set_preloaded(r, COND_FALSE, reason, strcmp(reason, "WorkersNotReady") != 0);
 }
 
-static void keep_or_start(const struct dataset_observed *o, struct dataset_preloading *r)
+/* What the condition says, without what was said of a store that did not answer. */
+static void say_as_before(const struct dataset_observed *o, struct dataset_preloading *r)
 {
     const json_t *was = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_PRELOADED);
+    const char *message = jget_str(was, "message", ""), *end = strstr(message, SILENT);
+    size_t n = end ? (size_t)(end - message) : strlen(message);
+    snprintf(r->message, sizeof r->message, "%.*s", (int)n, message);
+    set_preloaded(r, COND_TRUE, "Preloaded", false);
+}
+
+/* A pod that has begun anew cannot look at a store that does not answer: that says nothing of what
+ * is in the cache. False: it is another trouble, or was not preloaded. */
+static bool keep_while_silent(const struct dataset_observed *o, const char *reason,
+    const char *message, struct dataset_preloading *r)
+{
+    static const char *const silent[] = {"Unreachable", "NameNotResolved", "StoreSlow"};
+    bool is_silent = false;
+    for (size_t i = 0; i < ARRAY_LEN(silent); i++)
+        is_silent |= strcmp(reason, silent[i]) == 0;
+    if (!is_silent || !was_preloaded(o))
+        return false;
+    say_as_before(o, r);
+    r->progress.known = false;
+    size_t n = strlen(r->message);
+    snprintf(r->message + n, sizeof r->message - n, SILENT "%.400s", message);
+    text_end_whole(r->message);
+    return true;
+}
+
+static void keep_or_start(const struct dataset_observed *o, struct dataset_preloading *r)
+{
     if (was_preloaded(o)) {
-        snprintf(r->message, sizeof r->message, "%s", jget_str(was, "message", ""));
-        set_preloaded(r, COND_TRUE, "Preloaded", false);
+        say_as_before(o, r);
         return;
     }
     snprintf(r->message, sizeof r->message, "the pod that loads is starting");
@@ -226,6 +258,11 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
         say_preloaded(v, r);
     else if (complete)
         say_checking(r, EVICTED);
+    else if (!evicted && nothing_missed
+        && (keep_while_silent(o, reason, jget_str(load, "message", ""), r)
+            || keep_while_silent(o, jget_str(m->report, REPORT_REASON, ""),
+                jget_str(m->report, REPORT_MESSAGE, ""), r)))
+        return;
     else if (strcmp(reason, "StoreUnavailable") == 0 && *jget_str(m->report, REPORT_REASON, "")) {
         snprintf(r->message, sizeof r->message, "%s", jget_str(m->report, REPORT_MESSAGE, ""));
         set_preloaded(r, COND_FALSE, jget_str(m->report, REPORT_REASON, ""), true);
@@ -280,6 +317,8 @@ static void evaluate_preloader(const struct dataset_observed *o, const struct da
         evaluate_preload_report(o, v, &o->pods[at], r);
         return;
     case CACHE_POD_PROBLEM:
+        if (h->store_problem && keep_while_silent(o, h->reason, h->message, r))
+            return;
         snprintf(r->message, sizeof r->message, "%s", h->message);
         set_preloaded(r, COND_FALSE, h->reason, true);
         return;
