@@ -35,15 +35,29 @@ struct uninstall_kind {
 
 struct uninstall_listing {
     const struct uninstall_kind *kind;
-    json_t *found; /* namespace → kind → names */
+    const char *ns; /* ours; NULL: all are */
+    json_t *found;  /* namespace → kind → names */
 };
+
+/* Whoever watches one namespace only now may have worked for more before. */
+static bool is_ours(const struct uninstall_listing *l, const json_t *item)
+{
+    size_t i;
+    json_t *name;
+    if (!l->ns || strcmp(kube_namespace(item), l->ns) == 0)
+        return true;
+    json_array_foreach (jget_arr(item, "metadata.finalizers"), i, name)
+        if (json_is_string(name) && strcmp(json_string_value(name), FINALIZER_DATASET) == 0)
+            return true;
+    return false;
+}
 
 static int add_object(void *user, json_t *item_take)
 {
     const struct uninstall_listing *l = user;
     cleanup_json json_t *item = item_take;
     const char *ns = kube_namespace(item);
-    if (!l->kind->counts(item))
+    if (!is_ours(l, item) || !l->kind->counts(item))
         return 0;
     json_t *kinds = json_object_get(l->found, ns);
     if (!kinds)
@@ -89,9 +103,9 @@ int uninstall_check(
         {&kube_tfjobs, "TFJobs that have not ended", job_runs}};
     cleanup_json json_t *found = json_object();
     for (size_t i = 0; i < (scope->tfjobs ? ARRAY_LEN(kinds) : ARRAY_LEN(kinds) - 1); i++) {
-        struct uninstall_listing l = {&kinds[i], found};
+        struct uninstall_listing l = {&kinds[i], scope->ns, found};
         /* no such kind: no objects of it */
-        if (kube_list(k, kinds[i].res, scope->ns, NULL, 0, add_object, &l, NULL, e)
+        if (kube_list(k, kinds[i].res, NULL, NULL, 0, add_object, &l, NULL, e)
             && e->cls != ERR_NOTFOUND)
             return -1;
     }

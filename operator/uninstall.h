@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 struct uninstall_scope {
-    const char *ns;   /* NULL: all namespaces */
+    const char *ns;   /* NULL: all namespaces; of others Datasets with our finalizer count */
     bool tfjobs;      /* ours, too */
     const char *keep; /* the command that keeps the release; "": it is not known */
 };

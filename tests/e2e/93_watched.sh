@@ -26,6 +26,12 @@ done
 k -n "$SYSTEM" logs -l millrace.dev/component=operator --tail=-1 >"$WORK/operator.log"
 ! grep -i forbidden "$WORK/operator.log" || fail "it asks for what it may not have"
 
+step "it is not taken away from its Datasets"
+narrow() { helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-then-reuse-values --set "$1" --dry-run=server 2>&1; }
+if narrow watchNamespace=default >"$WORK/refused"; then fail "another namespace is taken, and Dataset $NS/data is nobody's"; fi
+grep -qF "Dataset $NS/data" "$WORK/refused" || fail "the refusal names no Dataset: $(cat "$WORK/refused")"
+narrow watchNamespace= >/dev/null || fail "all namespaces are refused"
+
 n get dataset data -o json | jq 'del(.metadata.uid, .metadata.resourceVersion, .status, .metadata.finalizers, .metadata.ownerReferences) | .metadata.namespace = "default"' |
     k create -f - >/dev/null
 step "another namespace is let alone"
