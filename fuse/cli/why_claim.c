@@ -198,6 +198,14 @@ static bool why_dataset(const struct why_facts *f, const json_t *dataset, struct
     }
     if (r.ready)
         return false;
+    if (r.deleting) {
+        why_say(f, w, WHY_FAILS,
+            "runs, but Dataset %s is being deleted: it goes when its last pod has ended, and no "
+            "other pod can use it before it is made again: delete the jobs that use it, or let them "
+            "end, then apply the Dataset and the jobs again",
+            r.name);
+        return status_next(f, w, r.name);
+    }
     cleanup_free char *message = one_line(r.message);
     why_say(f, w, runs ? WHY_FAILS : WHY_WAITS, "%s Dataset %s%s: %s%s%s",
         runs ? "runs, but" : "waits for", r.name, runs ? " is not ready" : "",

@@ -48,6 +48,13 @@ void why_of_dataset(const json_t *dataset, const char *command, struct why *w)
     if (why_behind(dataset, command, w))
         return;
     w->next = xasprintf("%s status %s -n %s", command, name, kube_namespace(dataset));
+    if (kube_deleting(dataset)) {
+        cleanup_free char *line = one_line(cond_message(conditions, DATASET_COND_READY));
+        w->rank = WHY_WAITS;
+        w->sentence = xasprintf(
+            "dataset %s is being deleted, and no other pod can use it: %s", name, line);
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
         const char *message;
         if (!dataset_is_false(dataset, problems[i].type, &message))

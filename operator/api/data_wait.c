@@ -58,12 +58,26 @@ static bool wait_for_condition(
     return true;
 }
 
+/* It goes when its last pod has ended, and waits for no other: who waits for it waits for ever. */
+static bool wait_for_deletion(const json_t *dataset, struct data_wait *out)
+{
+    if (!kube_deleting(dataset))
+        return false;
+    snprintf(out->reason, sizeof out->reason, "DatasetDeleted");
+    snprintf(out->message, sizeof out->message,
+        "Dataset %s is being deleted: it goes when the last pod that uses it has ended, and no other pod can use it before it is made again. Delete those pods and their jobs, or let them end (`kubectl describe datasets.millrace.dev %s` names them), then apply the Dataset and the jobs again",
+        kube_name(dataset), kube_name(dataset));
+    out->problem = true;
+    return true;
+}
+
 bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct data_wait *out)
 {
     *out = (struct data_wait){.percent = -1};
     if (until == DATA_UNTIL_UNSAID)
         return false;
-    if (wait_for_condition(dataset, DATASET_COND_READY, "ready", out))
+    if (wait_for_deletion(dataset, out)
+        || wait_for_condition(dataset, DATASET_COND_READY, "ready", out))
         return true;
     if (until == DATA_UNTIL_READY)
         return false;
