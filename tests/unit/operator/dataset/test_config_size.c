@@ -23,8 +23,8 @@ static json_t *dataset_of(int n)
         cleanup_free char *url = xasprintf("s3://bucket/%s/%s/%s/%s", name, name, name, name),
                           *path = xasprintf("/%d", i);
         json_array_append_new(mounts,
-            json_pack("{s:s, s:s, s:{s:s}}", "mountPoint", url, "path", path, "options", "role-arn",
-                url));
+            json_pack("{s:s, s:s, s:{s:s, s:s}}", "mountPoint", url, "path", path, "options",
+                "role-arn", url, "external-id", url));
     }
     for (int i = 0; i < 64; i++) {
         cleanup_free char *path = xasprintf("/%d/%s/%s/%s/%s", i, name, name, name, name);
