@@ -4,6 +4,7 @@
 #include "lib/base/ioctl.h"
 #include "lib/base/mem.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static int enter_dir(struct cached_ask *a, const char *path, const char **name)
         : slash == path             ? xstrdup("/")
                                     : xstrndup(path, (size_t)(slash - path));
     *name = slash ? slash + 1 : path;
-    if (a->dir && strcmp(a->dir, dir) == 0)
+    if (a->fd >= 0 && strcmp(a->dir, dir) == 0)
         return a->fd;
     cached_ask_end(a);
     a->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -31,12 +32,17 @@ void cached_ask(struct cached_ask *a, const char *path, struct cached *out)
     const char *name;
     int fd = enter_dir(a, path, &name);
     struct pin_msg m = {.op = PIN_ASK, .len = INT64_MAX};
-    *out = (struct cached){0};
-    if (fd < 0 || !*name || strlen(name) >= sizeof m.name)
+    *out = (struct cached){.errnum = errno};
+    if (fd < 0)
+        return;
+    out->errnum = EINVAL;
+    if (!*name || strlen(name) >= sizeof m.name)
         return;
     snprintf(m.name, sizeof m.name, "%s", name);
-    if (ioctl(fd, PIN_IOCTL, &m))
+    if (ioctl(fd, PIN_IOCTL, &m)) {
+        out->errnum = errno;
         return;
+    }
     *out = (struct cached){.known = true,
         .size = m.size,
         .bytes = m.state & PIN_STAGED ? m.size : MIN(m.cached, m.size),

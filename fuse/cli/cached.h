@@ -9,6 +9,7 @@
 
 struct cached {
     bool known;             /* else it is on no mount of ours, or its client did not say */
+    int errnum;             /* of what is not known: why */
     uint64_t size, bytes;   /* of the file; of those, what is in the cache of this node */
     bool pinned, persisted; /* persisted: the store has all that was written */
 };

@@ -41,7 +41,19 @@ static int save_file(const char *path, struct err *e)
     return words ? err_set(e, ERR_RETRY, "%s:%s", path, words) : err_sys(e, errnum, "%s", path);
 }
 
-static void persist_file(struct persist *p, const struct place_entry *entry, const char *path)
+/* A client that does not answer has said nothing of the store. named: by the user; else what is
+ * gone since it was found has no need to be there. */
+static void persist_unknown(struct persist *p, const char *path, int errnum, bool named)
+{
+    struct err e = ERR_INIT;
+    if (!named && (errnum == ENOENT || errnum == ESTALE))
+        return;
+    local_failed(path, errnum, &e);
+    progress_failed(p->progress, &e);
+}
+
+static void persist_file(
+    struct persist *p, const struct place_entry *entry, const char *path, bool named)
 {
     struct cached c;
     struct err e = ERR_INIT;
@@ -69,6 +81,10 @@ static void persist_file(struct persist *p, const struct place_entry *entry, con
         p->said = true;
         clock_sleep_ns(AGAIN_NS);
     }
+    if (!c.known) {
+        persist_unknown(p, path, c.errnum, named);
+        return;
+    }
     progress_add(p->progress, 1, entry->st.size);
 }
 
@@ -78,7 +94,7 @@ static int persist_found(void *user, const struct place_entry *entry)
     if (entry->st.is_dir || entry->other)
         return 0;
     cleanup_free char *path = path_join(p->at->said, entry->name);
-    persist_file(p, entry, path);
+    persist_file(p, entry, path, false);
     return 0;
 }
 
@@ -102,7 +118,7 @@ static int persist_place(struct persist *p, struct cli_place *at, struct err *e)
         return err_set(e, ERR_INVALID, "%s is not on a mount of millrace", at->said);
     if (entry.st.is_dir)
         return place_walk(at, persist_found, persist_unreadable, p, e);
-    persist_file(p, &entry, at->said);
+    persist_file(p, &entry, at->said, true);
     return 0;
 }
 
