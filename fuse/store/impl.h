@@ -156,7 +156,7 @@ struct store_ops {
         struct store_stat *st, struct err *e);
 };
 
-extern const struct store_ops store_s3, store_posix, store_http, store_https, store_hdfs,
+extern const struct store_ops store_s3, store_gs, store_posix, store_http, store_https, store_hdfs,
     store_webhdfs, store_swebhdfs;
 /* store_new() of a kind that is known; conf->mount->mount_point begins with its scheme. */
 struct store *store_new_of(

@@ -41,14 +41,16 @@ bool option_is_explicit(const struct store_params *p, const struct store_option 
         || option_pair(p->mount->options, p->mount->noptions, o);
 }
 
-/* One line, or the lines of certificates. What an editor or a shell of Windows adds (a byte-order
- * mark, two bytes for each letter) is invisible, and a line end inside would end a header. */
+/* One line, or those of an option that has several. What an editor or a shell of Windows adds (a
+ * byte-order mark, two bytes for each letter) is invisible, and a line end inside would end a
+ * header. */
 static bool is_plain_text(const struct store_option *o, const char *text, size_t n)
 {
+    bool lines = o->lines || o->kind == STORE_OPTION_CERTS;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
         bool space = c == '\n' || c == '\r' || c == '\t';
-        if ((c < 0x20 && !(space && o->kind == STORE_OPTION_CERTS)) || c == 0x7f)
+        if ((c < 0x20 && !(space && lines)) || c == 0x7f)
             return false;
     }
     return strncmp(text, "\xef\xbb\xbf", 3) != 0 || o->kind == STORE_OPTION_CERTS;

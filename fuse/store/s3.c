@@ -108,7 +108,7 @@ static const struct store_option s3_options[] = {
     {0},
 };
 
-static int s3_configure(struct s3 *s, struct err *e)
+int s3_connect(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
     s->http = option_http(p, &s->clear_tokens, e);
@@ -118,7 +118,7 @@ static int s3_configure(struct s3 *s, struct err *e)
     return s->cred ? 0 : -1;
 }
 
-static void s3_close(void *impl)
+void s3_close(void *impl)
 {
     struct s3 *s = impl;
     http_free(s->http);
@@ -131,7 +131,7 @@ static void s3_close(void *impl)
     free(s);
 }
 
-static void *s3_open(const struct store_params *p, struct err *e)
+struct s3 *s3_new(const struct store_params *p, struct err *e)
 {
     struct s3 *s = xcalloc(1, sizeof *s);
     s->params = *p;
@@ -143,20 +143,26 @@ static void *s3_open(const struct store_params *p, struct err *e)
     s->parallel_parts = 4;
     const char *problem;
     if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
-        store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url, ": %s; write s3://bucket/prefix",
-            problem);
+        store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url, ": %s; write %s", problem,
+            p->kind->url_help);
         pace_fini(&s->pace);
         free(s);
         return NULL;
     }
-    if (s3_places_open(s, e) || s3_terms_open(&s->terms, p, e) || s3_configure(s, e)) {
+    return s;
+}
+
+static void *s3_open(const struct store_params *p, struct err *e)
+{
+    struct s3 *s = s3_new(p, e);
+    if (s && (s3_places_open(s, e) || s3_terms_open(&s->terms, p, e) || s3_connect(s, e))) {
         s3_close(s);
         return NULL;
     }
     return s;
 }
 
-static void s3_contact(void *impl, char **server, char **who)
+void s3_contact(void *impl, char **server, char **who)
 {
     struct s3 *s = impl;
     bool lent;

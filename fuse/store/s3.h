@@ -62,6 +62,7 @@ struct s3 {
     bool dualstack, fips, accelerate; /* which of Amazon's servers, where endpoint is none */
     struct s3_terms terms;
     bool clear_tokens;                      /* may go where anybody sees them */
+    bool google;                            /* it is spoken to in Google's words (gs_words.c) */
     _Atomic(const struct s3_place *) place; /* where requests go now */
     pthread_mutex_t places_mu;              /* a leaf but for the log's */
     struct s3_place *places;                /* places_mu: all there were, the last one first */
@@ -76,11 +77,22 @@ struct s3 {
     atomic_bool unconditional; /* the server refuses requests with conditions */
 };
 
+/* -- opening and closing (s3.c) ---------------------------------------------------------------- */
+
+/* Of a URL; the rest is the caller's. NULL: INVALID (InvalidURL). */
+struct s3 *s3_new(const struct store_params *p, struct err *e);
+void s3_close(void *impl);
+void s3_contact(void *impl, char **server, char **who);
+/* Its client, and as whom it asks. */
+int s3_connect(struct s3 *s, struct err *e);
+
 /* -- its place (s3_place.c) -----------------------------------------------------------------------
  */
 
 /* By the options. INVALID (InvalidOption). s3_places_close() in either case. */
 int s3_places_open(struct s3 *s, struct err *e);
+/* At s->endpoint and nowhere else, whatever the region. */
+void s3_places_open_fixed(struct s3 *s);
 void s3_places_close(struct s3 *s);
 /* The value of an option that is a server: without a path, and one that the cluster allows.
  * INVALID, DENIED (InvalidOption). */
@@ -155,6 +167,10 @@ int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_re
 /* Copy and CompleteMultipartUpload may answer 200 with an error in the body: then -1. */
 int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp,
     struct s3_outcome *out, struct err *e);
+
+/* What an answer says of the version of its object, as listings do: its ETag, or at Google its
+ * generation. NULL: nothing. */
+const char *s3_tag(const struct s3 *s, const struct http_resp *resp, char *out, size_t cap);
 
 /* How long a server may take to copy or put together so many bytes by itself before it answers:
  * added to a call's deadline. */

@@ -2,6 +2,7 @@
 /* Writes to S3 under the condition that nobody else has written meanwhile. */
 #include "fuse/store/s3.h"
 
+#include "fuse/store/gs.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -86,8 +87,9 @@ bool s3_is_marked(struct s3 *s, const char *key, const char *mark, char **etag)
     char value[256];
     if (s3_do(s, &call, &r, &resp, &out, &ignored))
         return false;
-    if (!http_header(&resp, S3_MARK_HEADER, value, sizeof value) || strcmp(value, mark) != 0)
+    if (!http_header(&resp, s->google ? GS_MARK_HEADER : S3_MARK_HEADER, value, sizeof value)
+        || strcmp(value, mark) != 0)
         return false;
-    *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));
+    *etag = xstrdup(s3_tag(s, &resp, value, sizeof value));
     return true;
 }

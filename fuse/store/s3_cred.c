@@ -4,6 +4,7 @@
  * while requests go on with the old ones. */
 #include "fuse/store/s3.h"
 
+#include "fuse/store/gs_lend.h"
 #include "fuse/store/s3_lend.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -21,7 +22,8 @@
 
 struct s3_cred {
     struct store_params params;
-    struct s3_lender *lender;
+    struct s3_lender *lender; /* one of them */
+    struct gs_lender *google;
     /* a leaf but for the log's; held while small files are read, not while others are asked */
     pthread_mutex_t mu;
     pthread_cond_t asked;
@@ -43,8 +45,11 @@ struct s3_cred *s3_cred_new(const struct store_params *p, struct http *http, str
 {
     struct s3_cred *c = xcalloc(1, sizeof *c);
     c->params = *p;
-    c->lender = s3_lender_new(&c->params, http, e);
-    if (!c->lender) {
+    if (p->kind == &store_gs.kind)
+        c->google = gs_lender_new(&c->params, http, e);
+    else
+        c->lender = s3_lender_new(&c->params, http, e);
+    if (!c->lender && !c->google) {
         free(c);
         return NULL;
     }
@@ -58,6 +63,7 @@ void s3_cred_free(struct s3_cred *c)
     if (!c)
         return;
     s3_lender_free(c->lender);
+    gs_lender_free(c->google);
     s3_identity_clear(&c->identity);
     s3_keys_clear(&c->keys);
     explicit_bzero(c->key, sizeof c->key);
@@ -110,7 +116,7 @@ static int look_again(struct s3_cred *c, struct err *e)
     mutex_assert_held(&c->mu);
     if (c->asking)
         return 0;
-    if (s3_identity_get(&c->params, &now, e))
+    if (c->google ? gs_identity_get(&c->params, &now, e) : s3_identity_get(&c->params, &now, e))
         return -1;
     if (c->generation == 0 || !s3_identity_same(&now, &c->identity)) {
         struct s3_keys k;
@@ -138,7 +144,8 @@ static void ask(struct s3_cred *c)
     mutex_assert_held(&c->mu);
     c->asking = true;
     pthread_mutex_unlock(&c->mu);
-    int rc = s3_lend(c->lender, &c->identity, &k, &lifetime_ns, &e);
+    int rc = c->google ? gs_lend(c->google, &c->identity, &k, &lifetime_ns, &e)
+                       : s3_lend(c->lender, &c->identity, &k, &lifetime_ns, &e);
     pthread_mutex_lock(&c->mu);
     c->asking = false;
     int64_t now = clock_mono_ns();
@@ -193,7 +200,7 @@ int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], const char *
     out->generation = c->generation;
     out->anonymous = !c->keys.id;
     if (!out->anonymous) {
-        if (strncmp(c->day, time, 8) != 0 || strcmp(c->region, region) != 0) {
+        if (!c->google && (strncmp(c->day, time, 8) != 0 || strcmp(c->region, region) != 0)) {
             struct sigv4_scope scope = {.region = region, .service = "s3"};
             memcpy(scope.time, time, SIGV4_TIME_LEN);
             sigv4_key(c->keys.secret, &scope, c->key);

@@ -91,23 +91,30 @@ static void add_place_remedy(const struct s3 *s, struct buf *out, const struct s
             o->fault.region, o->place->region, o->fault.region);
 }
 
+static void add_nobody_remedy(const struct s3 *s, struct buf *out)
+{
+    bool cluster = s->params.secrets_dir != NULL;
+    const char *mend = s->google ? cluster
+            ? "name a Secret with key.json in the mount's secretRef, or a service account in spec.serviceAccountName"
+            : "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
+        : cluster
+        ? "name their Secret in the mount's secretRef, or a service account with a role in spec.serviceAccountName"
+        : "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    buf_addf(out, ": no %s were given: %s, or let everybody read bucket %s",
+        s->google ? "credentials" : "keys", mend, s->bucket);
+}
+
 static void add_keys_remedy(const struct s3 *s, struct buf *out)
 {
     bool lent;
     cleanup_free char *origin = s3_cred_origin(s->cred, &lent);
-    if (lent)
+    if (s3_cred_anonymous(s->cred))
+        add_nobody_remedy(s, out);
+    else if (lent)
         buf_addf(out, ": check what %s may do with bucket %s", origin, s->bucket);
-    else if (!s3_cred_anonymous(s->cred))
+    else
         buf_addf(
             out, ": check the keys in %s, and what they may do with bucket %s", origin, s->bucket);
-    else if (s->params.secrets_dir)
-        buf_addf(out,
-            ": no keys were given: name their Secret in the mount's secretRef, or a service account with a role in spec.serviceAccountName, or let everybody read bucket %s",
-            s->bucket);
-    else
-        buf_addf(out,
-            ": no keys were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or let everybody read bucket %s",
-            s->bucket);
 }
 
 static void add_renew_remedy(const struct s3 *s, struct buf *out)
@@ -146,7 +153,7 @@ static void add_remedy(
         add_place_remedy(s, out, o);
         return;
     case NAME:
-        buf_adds(out, ": S3 allows keys of at most 1024 bytes");
+        buf_adds(out, ": the store allows keys of at most 1024 bytes");
         return;
     case ARCHIVED:
         buf_adds(out, ": the object is archived: restore it first");

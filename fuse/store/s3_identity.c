@@ -50,6 +50,7 @@ static void role_clear(struct s3_role *r)
 void s3_identity_clear(struct s3_identity *id)
 {
     s3_keys_clear(&id->keys);
+    s3_wipe(&id->document);
     role_clear(&id->web);
     free(id->token_file);
     for (unsigned i = 0; i < id->nroles; i++)
@@ -71,7 +72,7 @@ bool s3_identity_same(const struct s3_identity *a, const struct s3_identity *b)
     bool same = a->first == b->first && a->maybe == b->maybe && a->nroles == b->nroles
         && same_text(a->keys.id, b->keys.id) && same_text(a->keys.secret, b->keys.secret)
         && same_text(a->keys.token, b->keys.token) && same_role(&a->web, &b->web)
-        && same_text(a->token_file, b->token_file);
+        && same_text(a->token_file, b->token_file) && same_text(a->document, b->document);
     for (unsigned i = 0; i < a->nroles && same; i++)
         same = same_role(&a->roles[i], &b->roles[i]);
     return same;

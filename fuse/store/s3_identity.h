@@ -20,6 +20,7 @@ enum s3_first {
     S3_WEB_IDENTITY, /* a token of a cluster or another provider, shown to the token service */
     S3_CONTAINER,    /* of a service that the container was told of: ECS, EKS Pod Identity */
     S3_INSTANCE,     /* of the machine's metadata service */
+    S3_DOCUMENT,     /* Google's: what its tools keep in a file */
 };
 
 struct s3_role {
@@ -31,6 +32,7 @@ struct s3_identity {
     enum s3_first first;
     bool maybe;                         /* S3_INSTANCE: nobody, where no such service answers */
     struct s3_keys keys;                /* of S3_KEYS */
+    char *document;                     /* owned; of S3_DOCUMENT, a secret */
     struct s3_role web;                 /* of S3_WEB_IDENTITY */
     char *token_file;                   /* owned; of S3_WEB_IDENTITY */
     struct s3_role roles[S3_ROLES_MAX]; /* one after the other */

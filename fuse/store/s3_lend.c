@@ -386,6 +386,7 @@ static int lend_first(struct s3_lender *l, const struct s3_identity *id, struct 
 {
     switch (id->first) {
     case S3_NOBODY:
+    case S3_DOCUMENT:
         return 0;
     case S3_KEYS:
         s3_keys_copy(out, &id->keys);

@@ -183,7 +183,7 @@ static void complete_body(const struct multipart *j, struct buf *body)
                 buf_addc(body, *p);
         }
         buf_adds(body, "</ETag>");
-        if (j->sum) {
+        if (j->sum && !j->s->google) {
             char text[S3_SUM_TEXT];
             s3_sum_text(j->sum, j->sums[i], text);
             buf_addf(body, "<Checksum%s>%s</Checksum%s>", s3_sum_name(j->sum), text,
@@ -199,7 +199,7 @@ static char *whole_sum(const struct multipart *j)
 {
     uint64_t sum = 0;
     char text[S3_SUM_TEXT];
-    if (!j->sum)
+    if (!j->sum || j->s->google)
         return NULL;
     for (unsigned i = 0; i < j->nparts; i++)
         sum = s3_sum_join(j->sum, sum, j->sums[i], MIN(j->part, j->len - i * j->part));
@@ -212,7 +212,8 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
     cleanup_buf struct buf body = BUF_INIT(COMPLETE_MAX);
     complete_body(j, &body);
     const struct sigv4_pair query[] = {{"uploadId", j->upload_id}};
-    cleanup_free char *condition = s3_condition(j->s, j->expect);
+    /* Google's does not know any, and need not refuse it */
+    cleanup_free char *condition = j->s->google ? NULL : s3_condition(j->s, j->expect);
     cleanup_free char *sum = whole_sum(j);
     const char *headers[5] = {"content-type: application/xml"};
     size_t nheaders = 1;
@@ -252,8 +253,10 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
         if (rc)
             return -1;
         if (s3_check_body(j->s, &call, &resp, &out, e) == 0) {
-            *etag = s3_xml_text(
-                resp.body.data, resp.body.len, "CompleteMultipartUploadResult", "ETag");
+            char value[256];
+            *etag = j->s->google ? xstrdup(s3_tag(j->s, &resp, value, sizeof value))
+                                 : s3_xml_text(resp.body.data, resp.body.len,
+                                     "CompleteMultipartUploadResult", "ETag");
             return 0;
         }
         if (s3_conflict(j->s, j->key, j->expect, &out, e) || !s3_again(j->s, &r, &out, e))

@@ -48,7 +48,7 @@ char *s3_key(const struct s3 *s, const char *path) { return xasprintf("%s%s", s-
 
 char *s3_name(const struct s3 *s, const char *key)
 {
-    return xasprintf("s3://%s/%s", s->bucket, key);
+    return xasprintf("%s://%s/%s", s->params.kind->scheme, s->bucket, key);
 }
 
 char *s3_copy_source(const struct s3 *s, const char *key)

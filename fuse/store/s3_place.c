@@ -208,6 +208,14 @@ int s3_places_open(struct s3 *s, struct err *e)
     return 0;
 }
 
+void s3_places_open_fixed(struct s3 *s)
+{
+    pthread_mutex_init(&s->places_mu, NULL);
+    s->path_style = s->region_given = true;
+    s->places = place_new(s, s->endpoint, true, "auto");
+    atomic_store(&s->place, s->places);
+}
+
 void s3_places_close(struct s3 *s)
 {
     for (struct s3_place *p = s->places, *next; p; p = next) {

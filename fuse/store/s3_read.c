@@ -2,6 +2,7 @@
 /* The S3 store, looking: listings, stat, and streams of bytes that are all of one version. */
 #include "fuse/store/s3.h"
 
+#include "fuse/store/gs.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -43,10 +44,15 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
         if (s3_do(s, &call, r, &resp, &out, e))
             return -1;
         struct err inner = ERR_INIT;
-        if (s3_xml_page(resp.body.data, resp.body.len, page, &inner) == 0)
+        if (s3_xml_page(resp.body.data, resp.body.len, page, &inner) == 0) {
+            for (size_t i = 0; i < page->n && s->google; i++) {
+                free(page->items[i].etag);
+                page->items[i].etag = steal(&page->items[i].generation);
+            }
             return 0;
-        store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
-            ": %s; is the endpoint an S3 server?", inner.msg);
+        }
+        store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what, ": %s; is the endpoint %s?",
+            inner.msg, s->google ? "one of Cloud Storage" : "an S3 server");
         if (!s3_again(s, r, &out, e))
             return -1;
     }
@@ -177,6 +183,7 @@ int s3_list_tree(
 /* -- bytes ----------------------------------------------------------------------------------- */
 
 struct s3_reading {
+    const struct s3 *s;
     const char *what;
     sink_fn sink;
     void *user;
@@ -198,6 +205,10 @@ static const enum s3_sum read_sums[] = {S3_SUM_CRC32C, S3_SUM_CRC64NVME};
 static void note_sums(struct s3_reading *rd, const struct http_resp *resp)
 {
     char value[64];
+    if (rd->s->google) {
+        gs_crc32c(resp->headers, rd->sum[0]);
+        return;
+    }
     bool parts = http_header(resp, "x-amz-checksum-type", value, sizeof value)
         && strcmp(value, "FULL_OBJECT") != 0;
     for (size_t i = 0; i < ARRAY_LEN(read_sums); i++) {
@@ -240,13 +251,13 @@ bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_
 
 /* The version that an answer is of, as listings name it; "": it does not tell. total: bytes of the
  * whole object, 0 unknown. */
-static void version_of(
-    const struct http_resp *resp, const char *wanted, uint64_t total, char now[STORE_VERSION_MAX])
+static void version_of(const struct s3 *s, const struct http_resp *resp, const char *wanted,
+    uint64_t total, char now[STORE_VERSION_MAX])
 {
     char value[256];
     struct tm tm = {0};
     now[0] = '\0';
-    if (http_header(resp, "etag", value, sizeof value))
+    if (s3_tag(s, resp, value, sizeof value))
         s3_version(value, 0, 0, now);
     else if (total && *wanted == '~' && strchr(wanted, '-')
         && http_header(resp, "last-modified", value, sizeof value)
@@ -268,7 +279,7 @@ static int reading_check(void *user, const struct http_resp *resp)
         && (!http_header(resp, "content-length", text, sizeof text)
             || !take_number(text, '\0', &total)))
         total = 0;
-    version_of(resp, rd->version, partial || resp->status == 200 ? total : 0, now);
+    version_of(rd->s, resp, rd->version, partial || resp->status == 200 ? total : 0, now);
     if (*rd->version && *now && strcmp(rd->version, now) != 0)
         return store_err(&rd->refusal, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, rd->what,
             ": the object has changed (version %s, was %s)", now, rd->version);
@@ -358,7 +369,8 @@ int s3_read(void *impl, const char *path, const char *version, uint64_t off, siz
 {
     struct s3 *s = impl;
     cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
-    struct s3_reading rd = {.what = what, .sink = sink, .user = user, .off = off, .len = len};
+    struct s3_reading rd = {
+        .s = s, .what = what, .sink = sink, .user = user, .off = off, .len = len};
     snprintf(rd.version, sizeof rd.version, "%s", version);
     return reading_run(s, key, &rd, cancel, e);
 }
@@ -388,8 +400,12 @@ int s3_read_whole(void *impl, const char *path, const char *version, size_t len,
     cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
     for (int tries = 0; tries < WHOLE_TRIES; tries++) {
         struct sink_memory memory = {data, len};
-        struct s3_reading rd = {
-            .what = what, .sink = sink_to_memory, .user = &memory, .len = len, .whole = true};
+        struct s3_reading rd = {.s = s,
+            .what = what,
+            .sink = sink_to_memory,
+            .user = &memory,
+            .len = len,
+            .whole = true};
         snprintf(rd.version, sizeof rd.version, "%s", version);
         if (reading_run(s, key, &rd, cancel, e))
             return -1;

@@ -2,6 +2,7 @@
 /* One signed request to an S3 server, and how often it is made again. */
 #include "fuse/store/s3.h"
 
+#include "fuse/store/gs.h"
 #include "lib/base/io.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -73,6 +74,22 @@ static int by_pair_name(const void *a, const void *b)
     return strcmp(((const struct sigv4_pair *)a)->name, ((const struct sigv4_pair *)b)->name);
 }
 
+/* The same lines as Google has them. */
+static void to_google(struct header_lines *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        char *line = gs_line(l->line[i]);
+        explicit_bzero(l->line[i], strlen(l->line[i]));
+        free(l->line[i]);
+        if (line)
+            l->line[n++] = line;
+    }
+    for (size_t i = n; i < l->n; i++)
+        l->line[i] = NULL;
+    l->n = n;
+}
+
 /* The caller's headers, those of the terms and of the body. */
 static int own_headers(
     const struct s3 *s, const struct s3_call *c, struct header_lines *out, struct err *e)
@@ -130,6 +147,17 @@ static void sign_headers(const struct s3_place *place, const struct s3_call *c,
     }
     while (owned)
         free(names[--owned]);
+}
+
+/* A token says who asks, and nothing of what is asked for. */
+static void bear_token(
+    const struct s3_call *c, const struct s3_signer *signer, struct header_lines *out)
+{
+    /* else what is stored compressed comes decompressed, and has another length */
+    if (c->key && strcmp(c->method, "GET") == 0)
+        out->line[out->n++] = xstrdup("accept-encoding: gzip");
+    if (!signer->anonymous)
+        out->line[out->n++] = xasprintf("authorization: Bearer %s", signer->token);
 }
 
 static int payload_hash(const struct s3_call *c, char hex[SIGV4_HEX_LEN], struct err *e)
@@ -203,7 +231,7 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
     struct err *e)
 {
     char hash[SIGV4_HEX_LEN];
-    if (payload_hash(c, hash, e))
+    if (!s->google && payload_hash(c, hash, e))
         return -1;
     cleanup_free char *query = sigv4_query(c->query, c->nquery), *path = NULL;
     cleanup_free char *url = build_url(place, c, query, &path);
@@ -214,7 +242,12 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
         lines_free(&lines);
         return -1;
     }
-    sign_headers(place, c, signer, &scope, path, query, hash, &lines);
+    if (s->google) {
+        to_google(&lines);
+        bear_token(c, signer, &lines);
+    } else {
+        sign_headers(place, c, signer, &scope, path, query, hash, &lines);
+    }
     struct fd_body up = {c, 0};
     struct http_req req = {
         .method = c->method,
@@ -266,7 +299,10 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
         s3_signer_clear(&signer);
         return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, s->params.url,
             ": a %s is not sent to %s, where anybody on the way sees it: use https://, or set option tls-verify to \"false\"",
-            token ? "session token" : "customer's key", out->place->origin);
+            s->google   ? "token"
+                : token ? "session token"
+                        : "customer's key",
+            out->place->origin);
     }
     struct err inner = ERR_INIT;
     int rc = send_signed(s, out->place, c, r, &signer, time, resp, &inner);
@@ -389,6 +425,11 @@ int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp 
     /* the real one has gone out as 200 */
     out->status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500;
     return s3_fail(s, c, out, e);
+}
+
+const char *s3_tag(const struct s3 *s, const struct http_resp *resp, char *out, size_t cap)
+{
+    return http_header(resp, s->google ? "x-goog-generation" : "etag", out, cap);
 }
 
 int64_t s3_inside_ns(uint64_t len)

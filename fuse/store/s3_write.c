@@ -59,7 +59,7 @@ static int put_single(
             return put->mark && s3_is_marked(s, key, mark, etag) ? 0 : -1;
         if (s3_do(s, &call, &r, &resp, &out, e) == 0) {
             char value[256];
-            *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));
+            *etag = xstrdup(s3_tag(s, &resp, value, sizeof value));
             return 0;
         }
         if (condition && s3_conflict(s, key, put->expect, &out, e))
@@ -185,7 +185,10 @@ static int copy_single(struct s3 *s, const char *from, const char *to, const cha
         if (s3_do(s, &call, &r, &resp, &out, e))
             return -1;
         if (s3_check_body(s, &call, &resp, &out, e) == 0) {
-            *etag = s3_xml_text(resp.body.data, resp.body.len, "CopyObjectResult", "ETag");
+            char value[256];
+            *etag = s->google
+                ? xstrdup(s3_tag(s, &resp, value, sizeof value))
+                : s3_xml_text(resp.body.data, resp.body.len, "CopyObjectResult", "ETag");
             return 0;
         }
         if (!s3_again(s, &r, &out, e))
@@ -203,7 +206,7 @@ static int copy_object(struct s3 *s, const char *from, const char *to, const cha
     if (source->is_dir) {
         cleanup_free char *what = s3_name(s, from_key);
         return store_err(e, ERR_INVALID, EISDIR, REASON_STORE_ERROR, what,
-            ": it is a directory, and S3 renames objects only");
+            ": it is a directory, and only objects are renamed here");
     }
     if (expect && strcmp(expect, source->version) != 0)
         return s3_fail_expected(s, from_key, expect, e);

@@ -180,11 +180,20 @@ static void page_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, c
             xml_set(&r->item.key, text);
         else if (strcmp(name, "ETag") == 0)
             xml_set(&r->item.etag, text);
+        else if (strcmp(name, "Generation") == 0)
+            xml_set(&r->item.generation, text);
         else if (strcmp(name, "Size") == 0)
             r->item.size = *text >= '0' && *text <= '9' ? strtoull(text, NULL, 10) : 0;
         else if (strcmp(name, "LastModified") == 0 && clock_parse_rfc3339(text, &r->item.mtime_ns))
             r->item.mtime_ns = 0;
     }
+}
+
+static void item_free(struct s3_item *item)
+{
+    free(item->key);
+    free(item->etag);
+    free(item->generation);
 }
 
 static void page_close(void *user, const char *name, unsigned depth)
@@ -198,8 +207,7 @@ static void page_close(void *user, const char *name, unsigned depth)
         r->page->items = xrealloc(r->page->items, r->cap * sizeof *r->page->items);
     }
     if (r->page->n == ITEMS_MAX || !r->item.key) {
-        free(r->item.key);
-        free(r->item.etag);
+        item_free(&r->item);
         r->too_many |= r->page->n == ITEMS_MAX;
     } else {
         r->item.is_prefix = prefix;
@@ -213,8 +221,7 @@ int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e
     *out = (struct s3_page){0};
     struct s3_page_reader r = {.page = out};
     bool ok = xml_parse(text, len, page_leaf, page_close, &r) && r.is_page && !r.too_many;
-    free(r.item.key);
-    free(r.item.etag);
+    item_free(&r.item);
     if (ok && r.is_truncated && (!out->next || !*out->next))
         ok = false;
     if (!ok) {
@@ -233,10 +240,8 @@ int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e
 
 void s3_page_free(struct s3_page *page)
 {
-    for (size_t i = 0; i < page->n; i++) {
-        free(page->items[i].key);
-        free(page->items[i].etag);
-    }
+    for (size_t i = 0; i < page->n; i++)
+        item_free(&page->items[i]);
     free(page->items);
     free(page->next);
     *page = (struct s3_page){0};

@@ -30,7 +30,8 @@ struct s3_item {
     bool is_prefix; /* of CommonPrefixes: key ends in the delimiter */
     uint64_t size;
     int64_t mtime_ns;
-    char *etag; /* as sent, with its quotes; NULL if absent */
+    char *etag;       /* as sent, with its quotes; NULL if absent */
+    char *generation; /* Google's; NULL if absent */
 };
 struct s3_page {
     struct s3_item *items;

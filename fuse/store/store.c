@@ -20,8 +20,8 @@
 #define CHANGES_MAX         3 /* of an object while it is read, any version of it */
 
 /* A new store is a row here. */
-static const struct store_ops *const kinds[] = {&store_s3, &store_posix, &store_http, &store_https,
-    &store_hdfs, &store_webhdfs, &store_swebhdfs};
+static const struct store_ops *const kinds[] = {&store_s3, &store_gs, &store_posix, &store_http,
+    &store_https, &store_hdfs, &store_webhdfs, &store_swebhdfs};
 
 struct store {
     const struct store_ops *ops;
@@ -73,7 +73,7 @@ const struct store_kind *store_kind_of(const char *url)
 
 static int err_unknown_scheme(const char *url, struct err *e)
 {
-    cleanup_buf struct buf known = BUF_INIT(200);
+    cleanup_buf struct buf known = BUF_INIT(400);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         buf_addf(&known, "%s%s",
             !i                         ? ""

@@ -77,6 +77,7 @@ struct store_option {
     const char *const *secret_keys;
     /* it is half of a pair: both halves are of one spelling, or there is but one to choose */
     bool paired;
+    bool lines; /* its value may have several; certificates always do */
 };
 
 struct store_kind {

@@ -288,7 +288,7 @@ static void respond(void *user, struct request *r, struct answer *a)
     run_race(f, r->h.method, false);
     bool bucket = strncmp(r->h.path, "/data", 5) == 0 && (r->h.path[5] == '/' || !r->h.path[5]);
     r->key = bucket && r->h.path[5] ? r->h.path + 6 : "";
-    bool early = early_fault(f, r, fault, a);
+    bool early = early_fault(f, r, fault, a) || (f->google && google_hear(f, r, a));
     if (early || (*f->region && wrong_region(f, r, a)) || lacks_header(f, r, a)) {
     } else if (!bucket) {
         answer_error(a, 404, "NoSuchBucket", "The specified bucket does not exist");
@@ -303,6 +303,8 @@ static void respond(void *user, struct request *r, struct answer *a)
     } else {
         op_delete(f, r, a);
     }
+    if (f->google)
+        google_say(f, r, a);
     run_race(f, r->h.method, true);
     a->drop |= strcmp(fault, "lost") == 0;
     a->slow = strcmp(fault, "slow") == 0;
@@ -328,6 +330,7 @@ void fake_s3_stop(struct fake_s3 *f)
     while (f->n)
         object_del(f, &f->objects[f->n - 1]);
     free(f->objects);
+    free(f->heard);
     pthread_mutex_destroy(&f->mu);
     free(f);
 }

@@ -41,6 +41,8 @@ unsigned fake_s3_uploads(struct fake_s3 *f);
 void fake_s3_demand(struct fake_s3 *f, const char *line, bool objects);
 /* Answers without a range that ask for it tell a CRC64NVME from now on. */
 void fake_s3_sums(struct fake_s3 *f, bool told);
+/* From now on it is Cloud Storage: it takes that token alone ("": anybody), and no word of S3's. */
+void fake_s3_google(struct fake_s3 *f, const char *token);
 /* requests signed with that key id: 400 ExpiredToken */
 void fake_s3_expire(struct fake_s3 *f, const char *key_id);
 

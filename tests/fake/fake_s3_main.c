@@ -2,7 +2,8 @@
 /* fake-s3 [--port N] [METHOD:KIND:COUNT …]: the misbehaving S3 server as a program. Prints its URL,
  * runs until its input ends. Lines on its input change it: "METHOD:KIND:COUNT" adds a fault,
  * "clear" ends all, "expire KEYID", "put KEY BYTES [LETTER]" (of that letter, or else of the whole
- * alphabet), "del KEY", "requests METHOD", "faults KIND", "synth PREFIX DIRS FILES BYTES". */
+ * alphabet), "del KEY", "requests METHOD", "faults KIND", "synth PREFIX DIRS FILES BYTES",
+ * "google [TOKEN]". */
 #include "tests/fake/fake_s3.h"
 
 #include <stdio.h>
@@ -29,6 +30,8 @@ static void obey(struct fake_s3 *f, char *line)
         fake_s3_clear(f);
     } else if (sscanf(line, "expire %63s", word) == 1) {
         fake_s3_expire(f, word);
+    } else if (strncmp(line, "google", 6) == 0) {
+        fake_s3_google(f, line[6] ? line + 7 : "");
     } else if (sscanf(line, "put %1024s %lu %c", word, &n, &letter) >= 2) {
         char *data = calloc(1, n + 1);
         for (unsigned long i = 0; data && i < n; i++)

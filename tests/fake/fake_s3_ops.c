@@ -53,7 +53,10 @@ struct object *object_put(struct fake_s3 *f, const char *key, const void *data, 
     if (len)
         memcpy(o->data, data, len);
     o->len = len;
-    snprintf(o->etag, sizeof o->etag, "\"%016" PRIx64 "\"", hash64(o->data, len));
+    if (f->google)
+        snprintf(o->etag, sizeof o->etag, "\"17%014u\"", ++f->generation);
+    else
+        snprintf(o->etag, sizeof o->etag, "\"%016" PRIx64 "\"", hash64(o->data, len));
     return o;
 }
 
@@ -128,8 +131,17 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
             buf_adds(&a->body, "</Prefix></CommonPrefixes>");
         else
             buf_addf(&a->body,
-                "</Key><LastModified>2026-01-02T%s:04:05.678Z</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>",
-                f->touched ? "04" : "03", f->untagged ? "" : o->etag, o->len);
+                "</Key><LastModified>2026-01-02T%s:04:05.678Z</LastModified><ETag>%s</ETag><Size>%zu</Size>",
+                f->touched ? "04" : "03",
+                f->untagged     ? ""
+                    : f->google ? "\"0cc175b9c0f1b6a8\""
+                                : o->etag,
+                o->len);
+        if (!cut && f->google)
+            buf_addf(&a->body, "<Generation>%.*s</Generation>", (int)strcspn(o->etag + 1, "\""),
+                o->etag + 1);
+        if (!cut)
+            buf_adds(&a->body, "</Contents>");
         free(last);
         last = xstrdup(name);
     }
@@ -256,9 +268,9 @@ static bool may_write(const struct fake_s3 *f, const struct request *r, struct a
     const struct object *o = object_find((struct fake_s3 *)f, r->key);
     if ((if_match || if_none) && f->unconditional)
         answer_error(a, 501, "NotImplemented", "This server does not know a header that you sent");
-    else if (if_match && !o)
+    else if (if_match && !o && !f->google)
         answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
-    else if ((if_match && strcmp(match, o->etag) != 0) || (if_none && o))
+    else if ((if_match && (!o || strcmp(match, o->etag) != 0)) || (if_none && o))
         answer_error(a, 412, "PreconditionFailed",
             "At least one of the pre-conditions you specified did not hold");
     else
@@ -394,8 +406,10 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
     end_upload(f, id);
     struct object *o = object_put(f, r->key, buf_str(&whole), whole.len);
     memcpy(o->mark, mark, sizeof mark);
-    o->etag[strlen(o->etag) - 1] = '\0';
-    snprintf(o->etag + strlen(o->etag), 16, "-%u\"", parts);
+    if (!f->google) {
+        o->etag[strlen(o->etag) - 1] = '\0';
+        snprintf(o->etag + strlen(o->etag), 16, "-%u\"", parts);
+    }
     buf_addf(&a->body,
         "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>", o->etag);
 }

@@ -34,7 +34,7 @@ struct fake_s3 {
     size_t n, room;
     struct fault faults[64];
     size_t nfaults;
-    unsigned counts[6], struck[FAULT_KINDS], uploads, serial;
+    unsigned counts[6], struck[FAULT_KINDS], uploads, serial, generation;
     char expired[64];
     char region[128]; /* fake_s3_region; "" any */
     enum fake_s3_tells tells;
@@ -45,7 +45,10 @@ struct fake_s3 {
         bool objects;
     } demands[8]; /* fake_s3_demand */
     size_t ndemands;
-    bool sums; /* fake_s3_sums */
+    bool sums;   /* fake_s3_sums */
+    bool google; /* fake_s3_google */
+    char token[256];
+    char *heard; /* owned: the headers of the request in S3's words */
     struct {
         char method[8], key[64], data[64];
         size_t len;
@@ -69,6 +72,10 @@ bool synth_list(
 /* One of them, for as long as the answer takes; false: it is none of them. The caller frees ->data.
  */
 bool synth_object(const struct fake_s3 *f, const char *key, struct object *out);
+/* In Google's words: headers become S3's. True: they are not what Google takes, and the answer says
+ * so. */
+bool google_hear(struct fake_s3 *f, struct request *r, struct answer *a);
+void google_say(struct fake_s3 *f, const struct request *r, struct answer *a);
 void op_list(struct fake_s3 *f, const struct request *r, struct answer *a);
 /* True: a header that is demanded is not there, and the answer says so. */
 bool lacks_header(const struct fake_s3 *f, const struct request *r, struct answer *a);

@@ -66,7 +66,7 @@ run "$millrace" cp s3://data/none x
 has "no such key" "s3://data/none: NotFound" "$out"
 is "leaves nothing" "" "$(ls x* 2>/dev/null)"
 run "$millrace" ls gopher://x
-has "a bad scheme" "unknown scheme 'gopher'; write s3://bucket/prefix, file:///directory, http" "$out"
+has "a bad scheme" "unknown scheme 'gopher'; write s3://bucket/prefix, gs://bucket/prefix, file:///directory, http" "$out"
 run "$millrace" ls s3://data --option colour=red
 has "an unknown option" "unknown option 'colour'; the options are endpoint, region" "$out"
 run "$millrace" ls s3://data --option secret-access-key=testsecret123

@@ -53,6 +53,17 @@ static inline void open_s3(struct subject *t)
     open_at(t, "s3://data/set");
 }
 
+static inline void open_gs(struct subject *t)
+{
+    t->server = fake_s3_start(0);
+    fake_s3_google(t->server, "");
+    t->m = mount_new("gs://data/set");
+    cleanup_free char *endpoint = xasprintf("http://127.0.0.1:%d", fake_s3_port(t->server));
+    mount_option(t->m, "endpoint", endpoint);
+    mount_option(t->m, "anonymous", "true");
+    open_at(t, "gs://data/set");
+}
+
 static inline void open_fake(struct subject *t, unsigned caps)
 {
     t->fake = fake_store_new(STORE_CAP_WRITE | caps);
@@ -73,6 +84,7 @@ static const struct {
     {"a local directory", open_local},
     {"a directory that may hang", open_remote},
     {"S3", open_s3},
+    {"Cloud Storage", open_gs},
     {"memory", open_memory},
     {"memory without directories", open_flat_memory},
 };

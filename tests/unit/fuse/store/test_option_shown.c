@@ -23,8 +23,9 @@ static const char *const values[] = {
 
 static const char *url_of(const char *scheme)
 {
-    static const char *const urls[] = {"s3://bucket/prefix", "file:///tmp", "http://127.0.0.1:1/a",
-        "https://127.0.0.1:1/a", "hdfs://nn/a", "webhdfs://nn/a", "swebhdfs://nn/a"};
+    static const char *const urls[] = {"s3://bucket/prefix", "gs://bucket/prefix", "file:///tmp",
+        "http://127.0.0.1:1/a", "https://127.0.0.1:1/a", "hdfs://nn/a", "webhdfs://nn/a",
+        "swebhdfs://nn/a"};
     for (size_t i = 0; i < ARRAY_LEN(urls); i++)
         if (strncmp(urls[i], scheme, strlen(scheme)) == 0 && urls[i][strlen(scheme)] == ':')
             return urls[i];
@@ -41,13 +42,14 @@ static void put(const char *dir, const char *key, const char *value)
     assert_int_equal(file_write_atomic(path, value, strlen(value), 0600, &e), 0);
 }
 
-/* Is it refused? Web servers' credentials are looked at with the first request. */
+/* Is it refused? Web servers' and Google's credentials are looked at with the first request. */
 static bool is_refused(const struct store_conf *sc, struct err *e)
 {
     *e = (struct err)ERR_INIT;
     struct store *s = store_new(sc, e);
-    bool web = strncmp(sc->mount->mount_point, "http", 4) == 0;
-    bool refused = !s || (web && store_check(s, e));
+    bool late = strncmp(sc->mount->mount_point, "http", 4) == 0
+        || strncmp(sc->mount->mount_point, "gs:", 3) == 0;
+    bool refused = !s || (late && store_check(s, e));
     store_free(s);
     return refused;
 }
