@@ -129,13 +129,14 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
         problem.reason = NULL;
         if (!too_large(o, d, &problem) && !goes_round(o, &problem)
             && !name_taken(o, o->pvc, "PersistentVolumeClaim",
-                "delete it, or give the Dataset another name", &problem)
+                "give the Dataset another name, or delete the claim, and what is in it with it",
+                &problem)
             && !(d->replicas
                 && name_taken(o, o->service, "Service",
-                    "delete it, or give the Dataset another name", &problem))
+                    "give the Dataset another name, or delete it", &problem))
             && !(o->env.ingress
                 && name_taken(o, o->policy, "NetworkPolicy",
-                    "delete it, or give the Dataset another name", &problem)))
+                    "give the Dataset another name, or delete it", &problem)))
             plan_children(o, &v, p);
         else
             plan_requeue(p, TAKEN_LOOK_NS);
@@ -154,7 +155,7 @@ void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, co
     snprintf(message, sizeof message, "%s", why->msg);
     if (taken)
         snprintf(message, sizeof message,
-            "%s %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
+            "%s %s/%s exists and was not made for this Dataset: give the Dataset another name, or delete it",
             failed->res->kind, failed->ns, failed->name);
     dataset_plan_not_ready(cr, now_ns, kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED,
         taken ? "NameTaken" : "ApplyFailed", message, true, then);

@@ -115,7 +115,8 @@ import yaml
 with open(sys.argv[1], encoding="utf-8") as text:
     objects = [o for o in yaml.safe_load_all(text) if o and o["kind"] in ("Deployment", "DaemonSet", "CSIDriver")]
 for name in ("datasets.millrace.dev", "tfjobs.kubeflow.org"):
-    objects.append({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name}})
+    objects.append({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {
+        "name": name, "annotations": {"helm.sh/resource-policy": "keep"}}})
 for o in objects:
     o["metadata"].setdefault("annotations", {}).update({"meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "millrace-system"})
 yaml.safe_dump_all(objects, sys.stdout)
@@ -160,7 +161,7 @@ refused() # WORDS FLAG…: words are separated by |
 # Nothing is there, then a release without Datasets.
 good --set watchNamespace=team-a,csi.cacheDir=/mnt/a
 installed
-good --set watchNamespace=team-a,csi.cacheDir=/mnt/a
+good --set watchNamespace=team-a,csi.cacheDir=/mnt/a,tfjob.enabled=false
 
 # Another namespace.
 there team-a/photos team-b/texts TFJob:team-b/runs TFJob:team-b/ended:Succeeded TFJob:team-b/lost:Failed TFJob:team-a/mine
@@ -170,8 +171,14 @@ for word in photos ended lost mine; do
     result "not named: $word" "$(upgrade --set watchNamespace=team-a | grep "/$word" || true)"
 done
 good --set watchNamespace=team-a,upgradeCheck=false
+refused "would not look after TFJobs any more|  TFJob team-b/runs|  TFJob team-a/mine|upgradeCheck=false" --set tfjob.enabled=false
+result "nor those that have ended" "$(upgrade --set tfjob.enabled=false | grep -e ended$ -e /lost || true)"
+good --set tfjob.enabled=false,upgradeCheck=false
+installed --set tfjob.enabled=false
+good
 refused "Dataset team-b/texts" --set watchNamespace=team-a,tfjob.enabled=false
 result "TFJobs of another operator's are not named" "$(upgrade --set watchNamespace=team-a,tfjob.enabled=false | grep TFJob || true)"
+result "nor where they were another's" "$(upgrade --set watchNamespace=team-a | grep TFJob || true)"
 installed --set watchNamespace=team-a
 good --set watchNamespace=team-a
 good

@@ -122,3 +122,16 @@ seccompProfile: {type: RuntimeDefault}
   and {{ sub (len .) 10 }} more
 {{- end }}
 {{- end }}
+
+{{- /* TFJobs of a namespace ("": of all) that have not ended, a line each. */ -}}
+{{- define "millrace.jobsNotEnded" -}}
+{{- range (lookup "kubeflow.org/v1" "TFJob" . "").items }}
+{{- $ended := false }}
+{{- range dig "status" "conditions" list . }}
+{{- if and (has .type (list "Succeeded" "Failed")) (eq .status "True") }}{{ $ended = true }}{{ end }}
+{{- end }}
+{{- if not $ended }}
+{{ printf "TFJob %s/%s" .metadata.namespace .metadata.name }}
+{{- end }}
+{{- end }}
+{{- end }}
