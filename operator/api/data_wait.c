@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/api/data_wait.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -10,6 +11,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+#define LOOK_NS (15 * NS_PER_S) /* what caches hold is no news of a Dataset */
 
 bool data_until_parse(const char *text, enum data_until *out)
 {
@@ -99,7 +102,8 @@ void data_wait_no_place(const json_t *dataset, struct data_wait *out)
 {
     int64_t asked = jget_int(dataset, "spec.cache.replicas", 1),
             workers = jget_int(dataset, "status.cache.replicas", asked);
-    *out = (struct data_wait){.reason = "NoNodeHoldsData", .percent = -1, .problem = true};
+    *out = (struct data_wait){
+        .reason = "NoNodeHoldsData", .percent = -1, .problem = true, .look_ns = LOOK_NS};
     const char *what = !workers
         ? ", and none will before a pod reads there, since it has no cache workers (spec.cache.replicas: 0): give it "
           "spec.cache.replicas and spec.cache.preload, or write "

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum data_until { DATA_UNTIL_UNSAID, DATA_UNTIL_READY, DATA_UNTIL_PRELOADED };
 enum data_placement { DATA_PLACEMENT_UNSAID, DATA_PLACEMENT_PREFER, DATA_PLACEMENT_REQUIRE };
@@ -24,6 +25,7 @@ struct data_wait {
     char message[704]; /* names the Dataset, and what to do where a person must do something */
     bool problem;      /* no progress: a person must do something */
     int percent;       /* of what is preloaded; -1: not known */
+    int64_t look_ns;   /* nothing wakes who waits: he looks again after that; 0: something does */
 };
 /* Must pods that mount the dataset's claim wait? It never believes a status that is of an earlier
  * spec. UNSAID waits for nothing. false with a reason: no waiting can help, and a person should

@@ -236,6 +236,7 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
     if (!place_pod(o, words.placement, &affinity)) {
         data_wait_no_place(o->datasets[0], &w);
         plan_waiting(o, kube_name(o->datasets[0]), &w, p);
+        plan_requeue(p, w.look_ns);
         json_decref(affinity);
         return;
     }

@@ -104,6 +104,8 @@ bool pass_wait_datasets(struct tfjob_pass *p)
         pass_event(p, true,
             *p->job->annotations.refused ? "InvalidAnnotation" : "WaitingForDataset", "%s",
             w.message);
+    if (waits && w.look_ns)
+        plan_requeue(&p->events, w.look_ns);
     pass_set_waiting(p, TFJOB_WAITING_DATASET, waits ? w.message : NULL);
     return waits;
 }
