@@ -23,6 +23,7 @@ enum option_source {
     OPTION_OF_FILES = 2,
     OPTION_OF_WEB = 4,
     OPTION_OF_HDFS = 8,
+    OPTION_OF_GS = 16,
 };
 
 /* The name that messages use; of any other option the name itself. */

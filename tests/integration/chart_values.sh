@@ -162,9 +162,10 @@ rendered "env of a domain and a proxy" 2 "grep -c -e CUSTOM_CLUSTER_DOMAIN -e 'n
 # A Dataset without an endpoint is refused where nobody else gives one.
 without() { result "limits.endpoints, $1: Datasets without an endpoint" "$(render a "$chart" --set 'limits.endpoints={https://minio.example}' --set-string "$1" &&
     if [ "$(grep -c "!(has(m.options) && " "$work/rendered.yaml")" != "$2" ]; then echo "the rule is not as it should be"; fi)"; }
-without logLevel=info 2
-without defaults.options.s3.endpoint=https://minio.example 0
-without defaults.options.s3.url=https://minio.example 0
+without logLevel=info 4 # a rule and its message, for S3 and for Google's
+without defaults.options.s3.endpoint=https://minio.example 2
+without defaults.options.s3.url=https://minio.example 2
+without defaults.options.gs.endpoint=https://minio.example 2
 
 # What is filled into a Dataset that says nothing is held to the limits, too.
 refused "limits.replicas is 0, and a Dataset that says nothing has 1 cache worker: set" --set limits.replicas=0
@@ -180,12 +181,15 @@ good within --set 'limits.tierQuota=10737418240' # a number of bytes: 10Gi
 good within --set 'limits.tierQuota=1500G,defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=1.3Ti'
 good within --set 'limits.tierQuota=1Gi,defaults.cache.worker.tiers[0].medium=SSD,defaults.cache.worker.tiers[0].quota=1Gi,defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=1Gi'
 refused "defaults.options.s3.url is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://b'
+refused "defaults.options.gs.endpoint is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.gs.endpoint=https://b'
 good within --set 'limits.endpoints={https://a/},defaults.options.s3.url=https://a'
 refused "defaults.options.s3.sts-endpoint is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b'
 good within --set 'limits.endpoints={https://a,https://b},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b/'
 servers() { result "limits.endpoints of web servers" "$(render a "$chart" --set "limits.endpoints={$1}" && tr -s " \n" " " <"$work/rendered.yaml" | grep -c "$2" >/dev/null || echo "no $2")"; }
 servers 'aws,https://A.example/' "!\['https://a.example'\].exists(s, m.mountPoint.lowerAscii() == s"
 servers aws "!\[\].exists(s, "
+servers 'aws,https://a.example' "m.mountPoint.startsWith('gs://') .*!(has(m.options) \&\& \['endpoint','alluxio.underfs.s3.endpoint','url'\].exists(k, k in m.options))"
+servers 'https://storage.googleapis.com' "m.mountPoint.startsWith('gs://') [^|]*|| (has(m.encryptOptions) [^|]*)).size() == 0"
 servers 'hdfs://cluster,hdfs://nn1:9870' "('hdfs://' + n.trim()) in \['hdfs://cluster','hdfs://nn1:9870'\]"
 
 # What Kubernetes accepts of selectors and affinities, and what it would refuse only when the release is half made.

@@ -107,6 +107,8 @@ static void test_lists(void **state)
     /* a rule and its message, for options and for encryptOptions */
     assert_int_equal(compare_all("s3://b", "endpoint", any_option), 4);
     assert_int_equal(compare_all("s3://b", "secret-access-key", is_credential), 1);
+    assert_int_equal(compare_all("gs://b", "workload-provider", any_option), 4);
+    assert_int_equal(compare_all("gs://b", "credentials", is_credential), 1);
     assert_int_equal(compare_all("file:///d", "can-hang", any_option), 1);
     assert_int_equal(compare_all("https://h", "manifest", any_option), 4);
     assert_int_equal(compare_all("https://h", "header", is_credential), 1);
@@ -127,10 +129,10 @@ static void test_kinds(void **state)
 static void test_option_names(void **state)
 {
     (void)state;
-    static const char *const urls[] = {
-        "s3://b", "file:///d", "http://h", "https://h", "hdfs://h", "webhdfs://h", "swebhdfs://h"};
-    static const enum option_source sources[] = {OPTION_OF_S3, OPTION_OF_FILES, OPTION_OF_WEB,
-        OPTION_OF_WEB, OPTION_OF_HDFS, OPTION_OF_HDFS, OPTION_OF_HDFS};
+    static const char *const urls[] = {"s3://b", "gs://b", "file:///d", "http://h", "https://h",
+        "hdfs://h", "webhdfs://h", "swebhdfs://h"};
+    static const enum option_source sources[] = {OPTION_OF_S3, OPTION_OF_GS, OPTION_OF_FILES,
+        OPTION_OF_WEB, OPTION_OF_WEB, OPTION_OF_HDFS, OPTION_OF_HDFS, OPTION_OF_HDFS};
     for (size_t u = 0; u < ARRAY_LEN(urls); u++) {
         for (size_t other = 0; other < ARRAY_LEN(urls); other++)
             for (const struct store_option *o = store_kind_of(urls[other])->options; o->name; o++)
@@ -179,8 +181,8 @@ static bool is_no_secret(const struct store_option *o) { return o->kind != STORE
 static void test_defaults_of_chart(void **state)
 {
     (void)state;
-    static const char *const of[][2] = {
-        {"s3", "s3://b"}, {"pvc", "file:///d"}, {"web", "https://h"}, {"hdfs", "hdfs://h"}};
+    static const char *const of[][2] = {{"s3", "s3://b"}, {"gs", "gs://b"}, {"pvc", "file:///d"},
+        {"web", "https://h"}, {"hdfs", "hdfs://h"}};
     cleanup_free char *path = path_join(
         getenv("MILLRACE_SOURCE"), "charts/millrace/values.schema.json");
     cleanup_free char *text = file_read(path, 1 << 20, NULL, NULL);
