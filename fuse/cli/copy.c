@@ -274,6 +274,7 @@ struct tree_copy {
     struct cli_place *src, *dst;
     struct progress *progress;
     bool verbose;
+    struct map *found; /* may be NULL */
     struct pool *pool;
 };
 
@@ -335,11 +336,13 @@ static int tree_found(void *user, const struct place_entry *entry)
     if (interrupted || entry->st.is_dir)
         return interrupted != 0;
     if (entry->other) {
-        progress_hide(c->progress);
-        fprintf(stderr, "millrace: left out, as it is no regular file: ");
-        cli_put(stderr, entry->name), fputs("\n", stderr);
+        struct err e = ERR_INIT;
+        err_set(&e, ERR_INVALID, "%s: left out, as it is no regular file", entry->name);
+        progress_failed(c->progress, &e);
         return 0;
     }
+    if (c->found)
+        map_put(c->found, entry->name, xstrdup(entry->st.version));
     struct tree_job *j = xcalloc(1, sizeof *j);
     *j = (struct tree_job){c, xstrdup(entry->name), entry->st};
     progress_found(c->progress, 1, entry->st.size);
@@ -354,10 +357,11 @@ static void tree_unreadable(void *user, const struct err *e)
     progress_failed(c->progress, e);
 }
 
-int copy_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct progress *progress,
-    struct err *e)
+int copy_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct map *found,
+    struct progress *progress, struct err *e)
 {
-    struct tree_copy c = {.src = src, .dst = dst, .progress = progress, .verbose = verbose};
+    struct tree_copy c = {
+        .src = src, .dst = dst, .progress = progress, .verbose = verbose, .found = found};
     if (place_make_root(dst, e))
         return -1;
     c.pool = pool_new(

@@ -7,6 +7,8 @@
 #include "fuse/cli/place.h"
 #include "fuse/cli/progress.h"
 
+#include "lib/base/map.h"
+
 /* From here on a signal ends copies early, and nothing half is left under a name; then the process
  * ends by it. */
 void copy_catch_signals(void);
@@ -15,9 +17,11 @@ void copy_end_by_signal(void);
 int copy_one(struct cli_place *src, const struct place_entry *file, struct cli_place *dst,
     struct progress *progress, struct err *e);
 /* The content of the directory src, which was looked at, goes into dst, which is made if it is not
- * there. What fails is told in progress and the rest is copied. -1: nothing could be. */
-int copy_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct progress *progress,
-    struct err *e);
+ * there. What fails, or is no regular file, is told in progress and the rest is copied. -1: nothing
+ * could be. found: gets the names of the files, with the versions (char *) that are copied; may be
+ * NULL. */
+int copy_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct map *found,
+    struct progress *progress, struct err *e);
 /* What cannot be: onto itself, into itself. */
 int copy_check(const struct cli_place *src, const struct cli_place *dst, bool tree, struct err *e);
 /* Where a copy of src goes to, that is to lie at dst or in the directory dst; caller frees. */

@@ -13,6 +13,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static int cp_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct map *found,
+    struct progress *progress, struct err *e)
+{
+    uint64_t left_out = store_left_out_count();
+    if (copy_tree(src, dst, verbose, found, progress, e))
+        return -1;
+    left_out = store_left_out_count() - left_out;
+    return left_out
+        ? err_set(e, ERR_INVALID,
+            "%s: %" PRIu64
+            " entr%s left out, since no file can be called so or the server fails for %s: see the warnings above",
+            src->said, left_out, left_out == 1 ? "y is" : "ies are", left_out == 1 ? "it" : "them")
+        : 0;
+}
+
 /* *tree: it is a directory */
 static int cp_places(struct cli_place *src, struct cli_place *dst, bool recursive, bool verbose,
     bool *tree, struct progress *progress, struct err *e)
@@ -25,16 +40,7 @@ static int cp_places(struct cli_place *src, struct cli_place *dst, bool recursiv
     *tree = from.st.is_dir;
     if (!from.st.is_dir)
         return copy_one(src, &from, dst, progress, e);
-    uint64_t left_out = store_left_out_count();
-    if (copy_tree(src, dst, verbose, progress, e))
-        return -1;
-    left_out = store_left_out_count() - left_out;
-    return left_out
-        ? err_set(e, ERR_INVALID,
-            "%s: %" PRIu64
-            " entr%s left out, since no file can be called so or the server fails for %s: see the warnings above",
-            src->said, left_out, left_out == 1 ? "y is" : "ies are", left_out == 1 ? "it" : "them")
-        : 0;
+    return cp_tree(src, dst, verbose, NULL, progress, e);
 }
 
 static void print_copied(const struct progress *p, uint64_t failed, bool json, bool tree)
@@ -176,18 +182,18 @@ static int mv_in_store(const struct args *a, const struct cli_place *src,
     return 0;
 }
 
-/* From one store or disk to another. */
+/* From one store or disk to another. Of a directory that goes which was copied, as it was then. */
 static int mv_by_copy(struct cli_place *src, struct cli_place *dst, const struct place_entry *from,
-    struct progress *progress, struct err *e)
+    struct map *copied, struct progress *progress, struct err *e)
 {
-    if (from->st.is_dir ? copy_tree(src, dst, false, progress, e)
+    if (from->st.is_dir ? cp_tree(src, dst, false, copied, progress, e)
                         : copy_one(src, from, dst, progress, e))
         return -1;
     if (progress->failed)
         return err_set(e, ERR_CONFLICT, "%s stays, as not all of it was copied", src->said);
     struct progress removal;
     progress_start(&removal, "removed");
-    int rc = from->st.is_dir ? rm_tree(src, &removal, e) : place_remove(src, "", e);
+    int rc = from->st.is_dir ? rm_tree(src, copied, &removal, e) : place_remove(src, "", e);
     return progress_end(&removal) && rc == 0
         ? err_set(e, ERR_CONFLICT, "%s is copied, but not all of it could be removed", src->said)
         : rc;
@@ -210,7 +216,10 @@ static int mv_places(const struct args *a, struct cli_place *src, struct cli_pla
     }
     if (!src->url && !dst->url && errno != EXDEV)
         return err_sys(e, errno, "rename %s to %s", src->said, dst->said);
-    return mv_by_copy(src, dst, &from, progress, e);
+    struct map *copied = map_new(free);
+    int rc = mv_by_copy(src, dst, &from, copied, progress, e);
+    map_free(copied);
+    return rc;
 }
 
 int verb_mv(const struct verb *v, int argc, char **argv)

@@ -62,6 +62,7 @@ int verb_mkdir(const struct verb *v, int argc, char **argv)
 
 struct rm {
     struct cli_place *at;
+    const struct map *only; /* NULL: all */
     struct progress *progress;
     struct pool *pool;
 };
@@ -109,6 +110,19 @@ static void add_dir(struct rm_found *f, const char *name, size_t len)
     f->dirs[f->n++] = xstrndup(name, len);
 }
 
+static bool rm_may(const struct rm *r, const struct place_entry *entry)
+{
+    const char *version = r->only ? map_get(r->only, entry->name) : entry->st.version;
+    /* a file's time on a mount becomes the store's when it is saved: there, the size has to do */
+    size_t n = r->at->point ? strcspn(entry->st.version, "-") + 1 : sizeof entry->st.version;
+    if (version && strncmp(version, entry->st.version, n) == 0)
+        return true;
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_CONFLICT, "%s: it stays, as it was made or changed meanwhile", entry->name);
+    progress_failed(r->progress, &e);
+    return false;
+}
+
 static int rm_found_one(void *user, const struct place_entry *entry)
 {
     struct rm_found *f = user;
@@ -116,6 +130,8 @@ static int rm_found_one(void *user, const struct place_entry *entry)
         add_dir(f, entry->name, strlen(entry->name));
         return 0;
     }
+    if (!rm_may(f->rm, entry))
+        return 0;
     struct rm_job *j = xcalloc(1, sizeof *j);
     *j = (struct rm_job){f->rm, xstrdup(entry->name), entry->st.size, NULL};
     progress_found(f->rm->progress, 1, entry->st.size);
@@ -172,9 +188,9 @@ static int list_dirs(struct rm *r, const char *name, struct rm_found *f, struct 
 }
 
 /* Files first, many at a time; then what they were in, from below. */
-int rm_tree(struct cli_place *at, struct progress *progress, struct err *e)
+int rm_tree(struct cli_place *at, const struct map *only, struct progress *progress, struct err *e)
 {
-    struct rm r = {at, progress,
+    struct rm r = {at, only, progress,
         pool_new(&(struct pool_conf){.name = "rm", .threads = THREADS, .queue_max = QUEUE_MAX})};
     struct rm_found f = {.rm = &r};
     if (!r.pool)
@@ -229,7 +245,7 @@ static int rm_one(const struct args *a, const char *said, bool recursive, struct
     if (entry.st.is_dir && !recursive)
         return err_set(e, ERR_INVALID, "%s is a directory; --recursive removes it", said);
     if (entry.st.is_dir)
-        return rm_tree(&p, progress, e);
+        return rm_tree(&p, NULL, progress, e);
     if (place_remove(&p, "", e))
         return -1;
     progress_add(progress, 1, entry.st.size);

@@ -2,6 +2,7 @@
 /* cp and mv onto a disk or a mount: all of a file or what was there before, and a close() that
  * fails, as it does on a mount whose store refuses, fails them. */
 #include "fuse/cli/cli.h"
+#include "fuse/cli/rm.h"
 
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
@@ -18,6 +19,7 @@
 
 static char work[PATH_MAX];        /* with "from" and "to" in it */
 static bool no_saving, no_writing; /* of what is below "to" */
+static bool goes_on;               /* "from/a" is written to while it is copied */
 
 static bool is_below_to(int fd)
 {
@@ -25,6 +27,14 @@ static bool is_below_to(int fd)
     cleanup_free char *to = path_join(work, "to/");
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     return readlink(name, path, sizeof path - 1) > 0 && strncmp(path, to, strlen(to)) == 0;
+}
+
+static char *in_work(const char *name) { return path_join(work, name); }
+
+static void put(const char *name, const char *text, mode_t mode)
+{
+    cleanup_free char *path = in_work(name);
+    assert_int_equal(file_write_atomic(path, text, strlen(text), mode, NULL), 0);
 }
 
 int __real_close(int fd);
@@ -46,6 +56,10 @@ int __wrap_close(int fd)
 
 int __wrap_fsync(int fd)
 {
+    if (goes_on && is_below_to(fd)) {
+        goes_on = false;
+        put("from/a", "newer", 0600);
+    }
     if (!no_saving || !is_below_to(fd))
         return __real_fsync(fd);
     errno = EIO;
@@ -58,14 +72,6 @@ ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t off)
         return __real_pwrite(fd, buf, len, off);
     errno = ENOSPC;
     return -1;
-}
-
-static char *in_work(const char *name) { return path_join(work, name); }
-
-static void put(const char *name, const char *text, mode_t mode)
-{
-    cleanup_free char *path = in_work(name);
-    assert_int_equal(file_write_atomic(path, text, strlen(text), mode, NULL), 0);
 }
 
 static void assert_holds(const char *name, const char *text)
@@ -105,6 +111,18 @@ static int copies(const char *name, bool url, const char *what, const char *wher
     return v->run(v, 3, argv);
 }
 
+/* of a path in "from" to a URL of what is below "to" */
+static int copies_to_store(const char *name, const char *what, const char *where)
+{
+    const struct verb *v = verb_find(name);
+    cleanup_free char *from = in_work(what), *to = xasprintf("file://%s/%s", work, where),
+                      *verb = xstrdup(name), *tree = xstrdup("--recursive");
+    char *cp[] = {verb, tree, from, to, NULL}, *mv[] = {verb, from, to, NULL};
+    bool is_cp = strcmp(name, "cp") == 0;
+    assert_non_null(v);
+    return v->run(v, is_cp ? 4 : 3, is_cp ? cp : mv);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -120,7 +138,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    no_saving = no_writing = false;
+    no_saving = no_writing = goes_on = false;
     return file_remove_tree(work, NULL);
 }
 
@@ -209,6 +227,64 @@ static void test_what_is_no_file_stays(void **state)
     assert_int_equal(entries_in_to(), 1);
 }
 
+/* A link, a pipe: a store has none. */
+static void test_what_is_not_copied_is_not_removed(void **state)
+{
+    (void)state;
+    struct stat st;
+    cleanup_free char *link = in_work("from/link"), *fifo = in_work("from/fifo");
+    assert_int_equal(symlink("/nowhere", link), 0);
+    assert_int_equal(copies_to_store("cp", "from", "to/one"), CLI_FAILED);
+    assert_holds("to/one/a", "new");
+    assert_int_equal(copies_to_store("mv", "from", "to/two"), CLI_FAILED);
+    assert_holds("to/two/a", "new");
+    assert_holds("from/a", "new");
+    assert_int_equal(lstat(link, &st), 0);
+    unlink(link);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(copies_to_store("mv", "from", "to/three"), CLI_FAILED);
+    assert_int_equal(lstat(fifo, &st), 0);
+    unlink(fifo);
+    assert_int_equal(copies_to_store("cp", "from", "to/four"), CLI_DONE);
+    assert_int_equal(copies_to_store("mv", "from", "to/five"), CLI_DONE);
+    assert_holds("to/five/a", "new");
+    assert_false(is_there("from"));
+}
+
+static void test_what_is_written_meanwhile_stays(void **state)
+{
+    (void)state;
+    goes_on = true;
+    assert_int_equal(copies_to_store("mv", "from", "to/tree"), CLI_FAILED);
+    assert_false(goes_on);
+    assert_holds("to/tree/a", "new");
+    assert_holds("from/a", "newer");
+}
+
+/* What is found when it is removed may be more than what was found when it was copied. */
+static void test_only_what_was_copied_is_removed(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct place_entry entry;
+    struct store_stat a;
+    cleanup_place struct cli_place p = {0};
+    cleanup_free char *from = in_work("from");
+    put("from/b", "late", 0600);
+    assert_int_equal(place_open(&p, NULL, from, false, &e), 0);
+    assert_int_equal(place_stat(&p, &entry, &e), 0);
+    assert_int_equal(place_stat_at(&p, "a", &a, &e), 0);
+    struct map *only = map_new(NULL);
+    map_put(only, "a", a.version);
+    struct progress progress;
+    progress_start(&progress, "removed");
+    assert_int_equal(rm_tree(&p, only, &progress, &e), 0);
+    assert_int_equal(progress_end(&progress), 1);
+    map_free(only);
+    assert_false(is_there("from/a"));
+    assert_holds("from/b", "late");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +293,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_was_there_stays_until_all_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_through_a_link, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_no_file_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_not_copied_is_not_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_written_meanwhile_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_only_what_was_copied_is_removed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
