@@ -13,8 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BACK_FIRST (64u << 10) /* bytes from the end, where the last lines are looked for */
-#define BACK_MAX   (64u << 20) /* at a time */
+#define LINES_FIRST (256u << 10) /* bytes, which are enough for a few lines */
+#define BACK_FIRST  (64u << 10)  /* bytes from the end, where the last lines are looked for */
+#define BACK_MAX    (64u << 20)  /* at a time */
 
 /* Bytes on their way to stdout; lines and bytes: how many more may go, UINT64_MAX: all. */
 struct content {
@@ -52,8 +53,11 @@ static int content_send(struct cli_place *p, const struct store_stat *st, struct
     uint64_t off, struct err *e)
 {
     off = MIN(off, st->size);
+    size_t first = c->lines == UINT64_MAX ? PLACE_PIECE : LINES_FIRST;
     if (!c->lines || !c->bytes
-        || place_read(p, "", st, off, MIN(st->size - off, c->bytes), content_sink, c, e) == 0)
+        || place_read_slowly(
+               p, "", st, off, MIN(st->size - off, c->bytes), first, content_sink, c, e)
+            == 0)
         return 0;
     if (c->done)
         return 0;

@@ -135,6 +135,27 @@ int place_read(struct cli_place *p, const char *name, const struct store_stat *s
     return local_read(path, st, off, len, sink, user, e);
 }
 
+int place_read_slowly(struct cli_place *p, const char *name, const struct store_stat *st,
+    uint64_t off, uint64_t len, size_t first, sink_fn sink, void *user, struct err *e)
+{
+    if (!p->url)
+        return place_read(p, name, st, off, len, sink, user, e);
+    size_t piece = first;
+    cleanup_free char *bytes = xmalloc((size_t)MIN(len, PLACE_PIECE) + 1);
+    while (len) {
+        size_t n = (size_t)MIN(len, piece);
+        struct sink_memory memory = {bytes, n};
+        if (place_read(p, name, st, off, n, sink_to_memory, &memory, e))
+            return -1;
+        if (sink(user, bytes, n))
+            return err_sys(e, ECANCELED, "%s", p->said);
+        off += n;
+        len -= n;
+        piece = PLACE_PIECE;
+    }
+    return 0;
+}
+
 int place_mkdir(struct cli_place *p, const char *name, struct err *e)
 {
     if (p->url) {

@@ -191,7 +191,8 @@ static void checksum_file(
     if (entry->other)
         return;
     c->digest = digest_new(c->kind);
-    int rc = place_read(c->at, name, &entry->st, 0, entry->st.size, checksum_sink, c, &e);
+    int rc = place_read_slowly(
+        c->at, name, &entry->st, 0, entry->st.size, PLACE_PIECE, checksum_sink, c, &e);
     digest_end(c->digest, text);
     if (rc) {
         progress_failed(c->progress, strstr(e.msg, path) ? &e : (err_wrap(&e, "%s", path), &e));
