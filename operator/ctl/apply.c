@@ -45,21 +45,39 @@ static void count_write(const char *verb, struct apply_result *r)
 
 /* ---- one action ---- */
 
+static const char *controller_uid(const json_t *object)
+{
+    return jget_str(kube_controller_of(object), "uid", "");
+}
+
+#define NOT_OURS "an object of that name belongs to somebody else; rename or delete it"
+
+static int look_whose(struct apply *a, const struct plan_action *x, struct err *e)
+{
+    cleanup_json json_t *there = NULL;
+    if (kube_get(a->kube, x->res, x->ns, x->name, &there, e)) {
+        if (e->cls != ERR_NOTFOUND)
+            return -1;
+        err_clear(e);
+        return 0;
+    }
+    if (strcmp(controller_uid(x->body), controller_uid(there)) != 0)
+        return err_set(e, ERR_EXISTS, "%s %s: " NOT_OURS, x->res->kind, x->name);
+    return 0;
+}
+
 static int run_apply(
     struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
     struct kube_write how = {x->strict, &r->warnings, false};
+    if (x->extra && look_whose(a, x, e))
+        return -1;
     if (kube_apply_with(a->kube, x->res, x->ns, x->name, "", x->body, &how, &answer, e))
         return -1;
     count_write("apply", r);
     observe(a, x->res, answer);
     return 0;
-}
-
-static const char *controller_uid(const json_t *object)
-{
-    return jget_str(kube_controller_of(object), "uid", "");
 }
 
 /* The object exists: ours, from a write whose answer we never saw, or a stranger. */
@@ -75,7 +93,7 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     const char *owner = controller_uid(x->body);
     if (!*owner || strcmp(owner, controller_uid(there)) != 0) {
         *e = exists;
-        return err_wrap(e, "an object of that name belongs to somebody else; rename or delete it");
+        return err_wrap(e, NOT_OURS);
     }
     observe(a, x->res, there);
     if (kube_deleting(there))
@@ -280,14 +298,31 @@ static int run_action(
     return err_set(e, ERR_FATAL, "unknown action");
 }
 
+#define EXTRA_AGAIN_NS (60 * NS_PER_S)
+static void go_on_without(struct apply_result *r, struct err *e)
+{
+    if (!r->without_extra) {
+        r->without_extra = true;
+        r->extra = r->done;
+        r->extra_why = *e;
+    }
+    if (r->requeue_ns < 0 || r->requeue_ns > EXTRA_AGAIN_NS)
+        r->requeue_ns = EXTRA_AGAIN_NS;
+    err_clear(e);
+}
+
 int apply_plan(struct apply *a, const struct plan *p, struct apply_result *r, struct err *e)
 {
     struct err local = ERR_INIT;
     if (!e)
         e = &local; /* what to do next depends on the class */
     *r = (struct apply_result){.requeue_ns = -1};
-    for (; r->done < p->n; r->done++)
-        if (run_action(a, &p->actions[r->done], r, e))
+    for (; r->done < p->n; r->done++) {
+        if (run_action(a, &p->actions[r->done], r, e) == 0)
+            continue;
+        if (!p->actions[r->done].extra)
             return -1;
+        go_on_without(r, e);
+    }
     return 0;
 }

@@ -23,10 +23,13 @@ struct apply_result {
     unsigned writes;               /* requests that changed something */
     struct kube_warnings warnings; /* the server's, about what was created or applied */
     int64_t requeue_ns;            /* the earliest PLAN_REQUEUE, -1 if none */
+    bool without_extra;            /* actions[extra], the first of its kind, failed: extra_why */
+    size_t extra;
+    struct err extra_why;
 };
 
-/* In order, stops at the first error (-1; the message names the action). Events and requeues never
- * fail, and those behind the failing action are not run. */
+/* In order, stops at the first error (-1; the message names the action) of what is no extra. Events
+ * and requeues never fail, and those behind the failing action are not run. */
 int apply_plan(struct apply *a, const struct plan *p, struct apply_result *r, struct err *e);
 
 /* What an error of it says: a ResourceQuota is used up, or counts what a pod does not say; the

@@ -240,6 +240,8 @@ static int reconcile_once(
     int rc = apply_plan(c->apply, &plan, &r, e);
     *requeue_ns = r.requeue_ns;
     tell_warnings(c, key, &r.warnings);
+    if (r.without_extra)
+        explain_failure(c, key, &plan, r.extra, &r.extra_why);
     if (rc)
         explain_failure(c, key, &plan, r.done, e);
     return rc;

@@ -149,6 +149,12 @@ void plan_strict(struct plan *p, size_t since)
         p->actions[since].strict = true;
 }
 
+void plan_extra(struct plan *p, size_t since)
+{
+    for (; since < p->n; since++)
+        p->actions[since].extra = true;
+}
+
 void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s,
     const char *propagation)
 {

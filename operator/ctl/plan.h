@@ -37,7 +37,10 @@ struct plan_action {
     const struct kube_res *res; /* NULL for requeue */
     /* the object; uid: precondition of delete and patches, subject of events; "" if none */
     char *ns, *name, *uid;
-    bool strict;            /* create, apply: fields that the server does not know are refused */
+    bool strict; /* create, apply: fields that the server does not know are refused */
+    /* the object does without it: that it cannot be done is told, and the plan goes on. apply: what
+     * has another controller is left alone, for informers do not see what others have */
+    bool extra;
     json_t *body;           /* owned; NULL for delete, event, requeue */
     char *propagation;      /* delete: NULL: the server's default */
     int64_t grace_s;        /* delete: -1: the object's own */
@@ -85,6 +88,9 @@ void plan_create_wanted(struct plan *p, json_t *pod_take, const char *wanted);
 
 /* Of the actions since the first one of that number: what is created or applied is strict. */
 void plan_strict(struct plan *p, size_t since);
+
+/* Of the actions since the first one of that number: they are extras. */
+void plan_extra(struct plan *p, size_t since);
 
 /* Deletes the object as cached (its uid is the precondition); left out if it is being deleted
  * already, unless grace_s would shorten its grace to 0. grace_s -1 and propagation NULL: defaults.

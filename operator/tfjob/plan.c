@@ -206,7 +206,7 @@ static const char *refused_reason(const struct plan_action *a)
         return deletes ? "FailedDeletePod" : "FailedCreatePod";
     if (!strcmp(a->res->kind, "PodGroup"))
         return deletes ? "FailedDeletePodGroup" : "FailedCreatePodGroup";
-    if (a->res == &kube_deployments)
+    if (a->extra)
         return "TensorBoardFailed";
     if (a->res == &kube_services)
         return deletes ? "FailedDeleteService" : "FailedCreateService";
@@ -225,7 +225,7 @@ void tfjob_plan_refused(const json_t *job, const struct plan_action *failed, con
         "Error %s: %s", failed->op == PLAN_DELETE ? "deleting" : "creating", why->msg);
     cleanup_tfjob_status struct tfjob_status status;
     tfjob_status_read(job, &status);
-    if (failed->op != PLAN_DELETE) {
+    if (failed->op != PLAN_DELETE && !failed->extra) {
         struct cond c = {TFJOB_STALLED, COND_TRUE, reason, message};
         cond_set_job_message(status.conditions, &c, now_ns);
         plan_status(then, &kube_tfjobs, job, tfjob_status_json(&status));

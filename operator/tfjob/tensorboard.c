@@ -102,16 +102,19 @@ static void apply_unless_foreign(
 void pass_tensorboard(struct tfjob_pass *p)
 {
     const struct tfjob_observed *o = p->o;
+    size_t since = p->plan->n;
     if (p->job->annotations.tensorboard) {
         cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job->name);
         apply_unless_foreign(
             p, &kube_services, tensorboard_service(p->job, name), o->tensorboard_service);
         apply_unless_foreign(
             p, &kube_deployments, tensorboard_deployment(p->job, name), o->tensorboard);
+        plan_extra(p->plan, since);
         return;
     }
     if (o->tensorboard && kube_controlled_by(o->tensorboard, p->job->uid))
         plan_delete(p->plan, &kube_deployments, o->tensorboard, -1, "Background");
     if (o->tensorboard_service && kube_controlled_by(o->tensorboard_service, p->job->uid))
         plan_delete(p->plan, &kube_services, o->tensorboard_service, -1, NULL);
+    plan_extra(p->plan, since);
 }

@@ -117,6 +117,36 @@ static void the_first_error_stops_it(void **state)
     assert_int_equal(fake_api_len(api, &kube_pods), 0);
 }
 
+/* A stranger's object of that name is not taken over, and what comes behind it is done. */
+static void an_extra_holds_nothing_up(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("taken", "stranger"));
+    plan_apply(&plan, &kube_pods, pod("taken", "u"), NULL);
+    plan_apply(&plan, &kube_pods, pod("free", "u"), NULL);
+    plan_extra(&plan, 0);
+    plan_create(&plan, &kube_pods, pod("p", "u"));
+    struct apply_result r = run(0, ERR_NONE);
+    assert_int_equal(r.done, 3);
+    assert_true(r.without_extra);
+    assert_int_equal(r.extra, 0);
+    assert_int_equal(r.extra_why.cls, ERR_EXISTS);
+    assert_non_null(strstr(r.extra_why.msg, "belongs to somebody else"));
+    assert_true(r.requeue_ns > 0);
+    cleanup_json json_t *taken = fake_api_get(api, &kube_pods, "n/taken");
+    assert_string_equal(jget_str(kube_controller_of(taken), "uid", ""), "stranger");
+    assert_int_equal(fake_api_len(api, &kube_pods), 3);
+    /* what is refused holds nothing up, either */
+    fake_api_fault(
+        api, &(struct fake_fault){.method = "PATCH", .kind = FAULT_STATUS, .status = 403});
+    plan_apply(&plan, &kube_pods, pod("late", "u"), NULL);
+    plan_extra(&plan, 0);
+    plan_create(&plan, &kube_pods, pod("q", "u"));
+    r = run(0, ERR_NONE);
+    assert_int_equal(r.extra_why.cls, ERR_DENIED);
+    assert_int_equal(fake_api_len(api, &kube_pods), 4);
+}
+
 static void a_lost_answer_makes_no_second_pod(void **state)
 {
     (void)state;
@@ -390,6 +420,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_strict_is_asked_for_so, setup, teardown),
         cmocka_unit_test_setup_teardown(a_plan_runs_in_order_and_is_seen_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(the_first_error_stops_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_extra_holds_nothing_up, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),

@@ -426,6 +426,15 @@ static void test_refused_by_server(void **state)
         "unknown field \"spec.containers[0].resource\""));
     assert_string_equal(typed.actions[1].reason, "FailedCreatePod");
 
+    /* a TensorBoard that cannot be is told, and does not stall the job */
+    cleanup_plan struct plan extra = PLAN_INIT, told = PLAN_INIT;
+    plan_apply(&extra, &kube_services, json_deep_copy(pod), NULL);
+    plan_extra(&extra, 0);
+    tfjob_plan_refused(cr, &extra.actions[0], &why, 1000000000, &told);
+    assert_int_equal(told.n, 1);
+    assert_int_equal(told.actions[0].op, PLAN_EVENT);
+    assert_string_equal(told.actions[0].reason, "TensorBoardFailed");
+
     cleanup_plan struct plan none = PLAN_INIT;
     why.cls = ERR_RETRY;
     tfjob_plan_refused(cr, &first.actions[0], &why, 1000000000, &none);
