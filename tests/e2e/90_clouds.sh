@@ -199,6 +199,15 @@ for node in played-windows played-fargate; do ! untainted "$node" || fail "$node
 has_text nvidia.com/gpu k get node "$GPU_NODE" -o jsonpath='{.spec.taints}' || fail "another taint is gone"
 account=system:serviceaccount:$SYSTEM:$RELEASE-operator
 k auth can-i patch nodes -q --as "$account" || fail "the operator may not take taints away"
+coproc AS_OPERATOR { exec kubectl --as "$account" proxy --port=0 2>&1; }
+read -r -t 60 as_operator <&"${AS_OPERATOR[0]}" || fail "kubectl proxy does not answer"
+as_operator=${as_operator##*:}
+for patch in '{"metadata": {"labels": {"lured": "yes"}}}' '{"spec": {"taints": null}}' '{"spec": {"unschedulable": true}}'; do
+    # kubectl patch reads first, which the account may not
+    curl -s -X PATCH -H 'Content-Type: application/merge-patch+json' -d "$patch" "http://127.0.0.1:$as_operator/api/v1/nodes/$GPU_NODE" >"$WORK/answer"
+    grep -qF "agent-not-ready away from nodes, and changes nothing else" "$WORK/answer" || fail "$patch: $(cat "$WORK/answer")"
+done
+kill "$AS_OPERATOR_PID"
 ! k auth can-i list tfjobs.kubeflow.org -A -q --as "$account" || fail "without TFJobs the operator may still list them"
 k get crd tfjobs.kubeflow.org >/dev/null || fail "the CRD of TFJob was not kept"
 

@@ -67,6 +67,19 @@ helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --se
 jsonpath dataset/data '{.metadata.deletionTimestamp}' | grep . && fail "the Dataset is being deleted"
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values >/dev/null
 
+step "what Kubernetes does not change, and a kind that is going"
+! helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set cachePods.priorityClass.value=2000 >"$WORK/answer" 2>&1 || fail "accepted"
+grep -qF -- "--set cachePods.priorityClassName=millrace-cache-2000" "$WORK/answer" || fail "another value: $(cat "$WORK/answer")"
+n apply -f - >/dev/null <<<'{"apiVersion": "millrace.dev/v1alpha1", "kind": "DataLoad", "metadata": {"name": "held", "finalizers": ["example.com/held"]},
+    "spec": {"dataset": {"name": "nothing"}, "target": [{"path": "/"}]}}'
+k delete crd dataloads.millrace.dev --wait=false >/dev/null
+! helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values >"$WORK/answer" 2>&1 || fail "accepted, though a kind is going"
+grep -qF "These kinds are being deleted, with all their objects: dataloads.millrace.dev" "$WORK/answer" || fail "$(cat "$WORK/answer")"
+n patch dataload held --type=merge -p '{"metadata": {"finalizers": null}}' >/dev/null
+k wait --for=delete crd/dataloads.millrace.dev --timeout=60s >/dev/null
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values >/dev/null
+has_text dataloads k get crd -o name || fail "the kind is not there again"
+
 step "from kubectl apply to Helm, as the page says"
 helm get manifest "$RELEASE" -n "$SYSTEM" >"$WORK/all.yaml"
 k annotate -f "$WORK/all.yaml" meta.helm.sh/release-name- meta.helm.sh/release-namespace- >/dev/null
