@@ -3,6 +3,7 @@
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +51,7 @@ static int adopt_blocks(struct object *o, int fd, bool stored, struct err *e)
     int rc = buf ? 0 : err_sys(e, ENOMEM, "keep %s", o->path);
     for (uint32_t b = 0; b < o->nblocks && rc == 0; b++) {
         uint32_t len = block_len(o, b);
+        progress_mark();
         ssize_t got = pread(fd, buf, len, (off_t)b * CACHE_BLOCK);
         if (got != (ssize_t)len)
             rc = err_sys(e, got < 0 ? errno : EIO, "keep %s", o->path);

@@ -3,6 +3,7 @@
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -100,6 +101,7 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
                 PART_BLOCKS, true);
         if (range_fill_block(o, b, true, e))
             return -1;
+        progress_mark();
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ int content_crc(int fd, uint64_t size, uint32_t *crc, struct err *e)
             return err_sys(e, errno ? errno : EIO, "read a staged file");
         *crc = crc32c(*crc, buf, len);
         off += len;
+        progress_mark();
     }
     return 0;
 }

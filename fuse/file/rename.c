@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,6 +100,7 @@ static void rename_cached(struct file *f)
 /* Locks of f and (if any) of g, in the order of inodes. */
 static void lock_both(struct file *f, struct file *g)
 {
+    progress_of(f->ino, g ? g->ino : f->ino);
     if (g && g->ino < f->ino) {
         pthread_mutex_lock(&g->state_lock);
         pthread_mutex_lock(&f->state_lock);
@@ -302,6 +304,7 @@ static void repath(void *user, struct file *f)
 
 static int rename_dir(struct rename_job *m, struct err *e)
 {
+    progress_of(PROGRESS_ANY, PROGRESS_ANY);
     pthread_rwlock_wrlock(files_rename_lock(m->fs));
     int rc = rename_dir_locked(m, e);
     pthread_rwlock_unlock(files_rename_lock(m->fs));

@@ -11,6 +11,7 @@
 #include "lib/base/io.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -227,6 +228,7 @@ static int stage_refuse_lost(struct file *f, struct inode *n, struct err *e)
 }
 
 /* From the cached version to a staging file that begins with `keep` bytes of it. f->data_lock is
+        progress_mark();
  * held exclusively. */
 static int stage_begin(struct file *f, uint64_t keep, struct err *e)
 {

@@ -5,6 +5,7 @@
 #include "fuse/file/stage_room.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct stage_room *files_stage_room(struct files *fs) { return &fs->room; }
 
 void file_lock_state(struct file *f)
 {
+    progress_of(f->ino, f->ino);
     if (pthread_mutex_trylock(&f->state_lock) == 0)
         return;
     files_will_block(f->files);

@@ -6,6 +6,7 @@
 #include "fuse/file/upload.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 #include "lib/base/task.h"
 
 #include <errno.h>
@@ -67,6 +68,7 @@ static void uploader_visit(void *user, struct file *f)
     l->npending++;
     if (l->gave_up || !upload_is_due(f, l->last))
         return;
+    progress_of(f->ino, f->ino);
     pthread_mutex_lock(&f->state_lock);
     if (file_upload_locked(f, &e) == 0) {
         l->npending--;
@@ -103,6 +105,7 @@ static void uploader_thread(void *user)
 static void moves_thread(void *user)
 {
     struct uploader *w = user;
+    progress_of(PROGRESS_ANY, PROGRESS_ANY);
     do
         dir_move_resume(w->fs);
     while (!task_wait(&w->moves, clock_mono_ns() + RESUME_NS));

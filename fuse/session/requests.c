@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 #include "lib/base/task.h"
 
 #include <errno.h>
@@ -25,6 +26,11 @@ struct request_slot {
     _Atomic uint64_t unique; /* 0: none that is watched */
     _Atomic int64_t began_ns;
     _Atomic uint32_t opcode;
+    atomic_bool is_long;             /* it may take any time, as long as it gets on */
+    struct progress_things progress; /* of the thread */
+    /* of the watching thread: what it saw of a request that may take long, and when that changed */
+    uint64_t seen, seen_count;
+    int64_t moved_ns;
 };
 
 struct requests {
@@ -40,10 +46,9 @@ struct requests {
 static __thread struct requests *tl_requests;
 static __thread struct request_slot *tl_slot;
 
-/* The name of one that has to end soon by itself; NULL: it has not. */
-static const char *watched_name(const struct fuse_in_header *h, size_t len)
+static const char *soon_name(uint32_t opcode)
 {
-    switch (h->opcode) {
+    switch (opcode) {
     case FUSE_LOOKUP:
         return "lookup";
     case FUSE_GETATTR:
@@ -67,15 +72,44 @@ static const char *watched_name(const struct fuse_in_header *h, size_t len)
     case FUSE_READDIR:
     case FUSE_READDIRPLUS:
         return "readdir";
-    case FUSE_CREATE:
-        return "create";
-    case FUSE_OPEN: /* a writer may wait for an upload */
-        return len >= sizeof *h + sizeof(struct fuse_open_in)
-                && (((const struct fuse_open_in *)(h + 1))->flags & O_ACCMODE) == O_RDONLY
-            ? "open"
-            : NULL;
     default:
         return NULL;
+    }
+}
+
+/* The name of one that has to end soon by itself, or (*is_long) to get on; NULL: it has not. */
+static const char *watched_name(const struct fuse_in_header *h, size_t len, bool *is_long)
+{
+    *is_long = false;
+    switch (h->opcode) {
+    case FUSE_OPEN: /* a writer may wait for an upload */
+        *is_long = len >= sizeof *h + sizeof(struct fuse_open_in)
+            && (((const struct fuse_open_in *)(h + 1))->flags & O_ACCMODE) != O_RDONLY;
+        return "open";
+    case FUSE_CREATE:
+        *is_long = true;
+        return "create";
+    case FUSE_SETATTR:
+        *is_long = true;
+        return "setattr";
+    case FUSE_UNLINK:
+        *is_long = true;
+        return "unlink";
+    case FUSE_RENAME:
+    case FUSE_RENAME2:
+        *is_long = true;
+        return "rename";
+    case FUSE_WRITE:
+        *is_long = true;
+        return "write";
+    case FUSE_FLUSH:
+        *is_long = true;
+        return "close";
+    case FUSE_FSYNC:
+        *is_long = true;
+        return "fsync";
+    default:
+        return soon_name(h->opcode);
     }
 }
 
@@ -85,7 +119,8 @@ static const char *slot_name(uint32_t opcode)
         struct fuse_in_header h;
         struct fuse_open_in open;
     } any = {.h = {.opcode = opcode}};
-    const char *name = watched_name(&any.h, sizeof any);
+    bool is_long;
+    const char *name = watched_name(&any.h, sizeof any, &is_long);
     return name ? name : "unknown";
 }
 
@@ -100,8 +135,23 @@ static void abort_request(struct requests *r, struct request_slot *slot, uint64_
     cleanup_free char *seconds = xasprintf("%lld", (long long)(r->after_ns / NS_PER_S));
     r->stuck(r->user);
     log_kv(LOG_ERROR,
-        "a request does not end: its caller gets an I/O error, and the thread that hangs in it is left alone",
+        "a request does not end or get on: its caller gets an I/O error, and the thread that hangs in it is left alone",
         "op", slot_name(opcode), "afterSeconds", seconds, "flag", "--stuck-after", NULL);
+}
+
+/* Since when nothing has come of it. */
+static int64_t still_since_ns(struct request_slot *slot, uint64_t unique, int64_t ran)
+{
+    uint64_t count = progress_count(&slot->progress);
+    int64_t began = atomic_load(&slot->began_ns);
+    if (!atomic_load(&slot->is_long))
+        return began;
+    if (slot->seen != unique || slot->seen_count != count) {
+        slot->moved_ns = slot->seen == unique ? ran : began;
+        slot->seen = unique;
+        slot->seen_count = count;
+    }
+    return slot->moved_ns;
 }
 
 static void requests_thread(void *user)
@@ -116,7 +166,8 @@ static void requests_thread(void *user)
         for (size_t i = 0; i < WATCHED_MAX; i++) {
             struct request_slot *slot = &r->slots[i];
             uint64_t unique = atomic_load(&slot->unique);
-            if (unique && unique != GIVEN_UP && ran - atomic_load(&slot->began_ns) >= r->after_ns)
+            if (unique && unique != GIVEN_UP
+                && ran - still_since_ns(slot, unique, ran) >= r->after_ns)
                 abort_request(r, slot, unique);
         }
     }
@@ -150,10 +201,12 @@ void requests_join(struct requests *r)
     for (size_t i = 0; i < WATCHED_MAX && !tl_slot; i++)
         if (!atomic_exchange(&r->slots[i].taken, true))
             tl_slot = &r->slots[i];
+    progress_here(tl_slot ? &tl_slot->progress : NULL);
 }
 
 void requests_leave(void)
 {
+    progress_here(NULL);
     if (tl_slot) {
         atomic_store(&tl_slot->unique, 0);
         atomic_store(&tl_slot->taken, false);
@@ -165,11 +218,14 @@ void requests_begin(const void *request, size_t len)
 {
     const struct fuse_in_header *h = request;
     struct request_slot *slot = tl_slot;
+    bool is_long;
+    progress_of(h->nodeid, h->nodeid);
     if (!slot)
         return;
     atomic_store_explicit(&slot->unique, 0, memory_order_relaxed); /* it asked for no answer */
-    if (!watched_name(h, len))
+    if (!watched_name(h, len, &is_long))
         return;
+    atomic_store_explicit(&slot->is_long, is_long, memory_order_relaxed);
     int64_t now = atomic_load_explicit(&tl_requests->ran_ns, memory_order_relaxed);
     atomic_store_explicit(&slot->began_ns, now, memory_order_relaxed);
     atomic_store_explicit(&slot->opcode, h->opcode, memory_order_relaxed);

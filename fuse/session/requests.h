@@ -2,9 +2,11 @@
 /* requests — ends those that take for ever: a thread that hangs, in a call that never returns or
  * for a lock, keeps its caller in the kernel, and with him whoever needs what he holds there, as
  * all who look names up in a directory where a file is being created. Such a request is answered
- * with EIO; its thread is left alone, and what it answers later is not told. Only requests that end
- * soon by themselves, with an error if the store is dead, are watched: not those that may wait for
- * a file's upload, for a copy, or for all of a file to be fetched. Threads: any; no locks. */
+ * with EIO; its thread is left alone, and what it answers later is not told. Those that end soon by
+ * themselves, with an error if the store is dead, get a time; those that may wait for a file's
+ * upload, for a copy, or for all of a file to be fetched, get it again with each step that is
+ * marked of the inode they are about (lib/base/progress.h). Not watched: pins, and what nobody
+ * waits for. Threads: any; no locks. */
 #ifndef MILLRACE_FUSE_SESSION_REQUESTS_H
 #define MILLRACE_FUSE_SESSION_REQUESTS_H
 
@@ -17,8 +19,9 @@
 #define REQUESTS_STUCK_S 600 /* default */
 
 struct requests; /* opaque */
-/* fd: /dev/fuse, borrowed. One that is under way for after_ns is ended; 0: none ever is. stuck is
- * told of each, by a thread of ours. The time that this process was stopped does not count. */
+/* fd: /dev/fuse, borrowed. One that is under way, or still, for after_ns is ended; 0: none ever is.
+ * stuck is told of each, by a thread of ours. The time that this process was stopped does not
+ * count. */
 struct requests *requests_start(
     int fd, int64_t after_ns, void (*stuck)(void *user), void *user, struct err *e);
 void requests_stop(struct requests *r); /* no thread is in one any more; NULL is fine */

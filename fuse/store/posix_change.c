@@ -5,6 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,6 +59,7 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
     while ((uint64_t)at < len) {
         if (is_cancelled(cancel))
             return -1;
+        progress_mark();
         ssize_t n = copy_file_range(in, &at, out, NULL, MIN(len - (uint64_t)at, COPY_STEP), 0);
         if (n > 0)
             continue;
@@ -74,6 +76,7 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
     while ((uint64_t)at < len) {
         if (is_cancelled(cancel))
             return -1;
+        progress_mark();
         ssize_t n = io_pread(in, chunk, MIN(len - (uint64_t)at, COPY_CHUNK), (uint64_t)at);
         if (n == 0)
             errno = ESTALE; /* shorter than it was */

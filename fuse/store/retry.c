@@ -4,6 +4,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ bool retry_again(struct retry *r, struct err *e, int64_t after_ns)
 {
     if (e->cls != ERR_RETRY || e->sys == ECANCELED)
         return false;
+    progress_mark(); /* its attempts have a deadline */
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) < 0)
         random = (uint64_t)clock_mono_ns();

@@ -5,6 +5,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/pool.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +30,8 @@ struct multipart {
     uint64_t *sums;
     enum s3_sum sum; /* of sums and of the object; none for a copy: the server has what it has */
     atomic_uint next;
-    atomic_bool stop; /* one part has failed: the others need not go on */
+    struct progress_things progress; /* of the thread that sends */
+    atomic_bool stop;                /* one part has failed: the others need not go on */
     pthread_mutex_t mu;
     struct err first; /* mu */
 };
@@ -108,6 +110,7 @@ static void send_next_parts(void *user)
 {
     struct multipart *j = user;
     unsigned index;
+    progress_as(&j->progress);
     while (!atomic_load(&j->stop) && (index = atomic_fetch_add(&j->next, 1)) < j->nparts) {
         struct err e = ERR_INIT;
         if (send_part(j, index, &e))
@@ -282,7 +285,8 @@ int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct 
         .copy_etag = what->copy_etag,
         .expect = what->expect,
         .len = what->len,
-        .sum = sum};
+        .sum = sum,
+        .progress = progress_mine()};
     j.part = s3_part_size(j.len, j.fd < 0 ? s->copy_part_size : s->part_size);
     j.nparts = (unsigned)((j.len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);

@@ -5,6 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 #include "lib/http/metric.h"
 
 #include <errno.h>
@@ -105,6 +106,7 @@ static void leave_idle(struct timed_calls *g, const struct helper *h)
 static void run_job(struct timed_calls *g, struct timed_job *job)
 {
     pthread_mutex_unlock(&g->mu);
+    progress_as(&job->progress);
     job->run(job);
     pthread_mutex_lock(&g->mu);
     bool back = g->silent_ns;
@@ -288,6 +290,8 @@ int timed_call(struct timed_calls *g, struct timed_job *job, int64_t until_ns,
 {
     int64_t asked_ns = clock_mono_ns();
     bool news = false, begun = false;
+    progress_mark();
+    job->progress = progress_mine();
     clock_cond_init(&job->finished);
     pthread_mutex_lock(&g->mu);
     int rc = await_turn(g, job, asked_ns, until_ns, cancel, &news, e);

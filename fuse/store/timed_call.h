@@ -14,6 +14,7 @@
 #define MILLRACE_FUSE_STORE_TIMED_CALL_H
 
 #include "lib/base/err.h"
+#include "lib/base/progress.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,6 +48,7 @@ struct timed_job {
     atomic_bool given_up;
     bool done; /* timed_call's own, as all below; timed_calls.mu */
     pthread_cond_t finished;
+    struct progress_things progress; /* the caller's */
 };
 
 /* Runs a job. 0: run has returned, and the job is the caller's again. -1: it has not by until_ns

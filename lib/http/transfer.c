@@ -5,6 +5,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -53,6 +54,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
     struct transfer *t = user;
     size_t len = size * n;
     long status = 0;
+    progress_mark();
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     if (t->req->sink && is_2xx(status)) {
         if (begin_sink(t, status) || t->req->sink(t->req->sink_user, data, len)) {
@@ -96,6 +98,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
 static size_t on_source(char *data, size_t size, size_t n, void *user)
 {
     struct transfer *t = user;
+    progress_mark();
     ssize_t got = t->req->source(t->req->source_user, data, size * n);
     if (got < 0) {
         t->source_failed = true;
@@ -369,6 +372,7 @@ int transfer_run(const struct http *h, CURL *curl, const struct http_req *req,
     struct curl_slist *headers = header_list(req);
     set_all(curl, h, req, &t, errors);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    progress_mark();
     CURLcode code = curl_easy_perform(curl);
     long status = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);

@@ -7,6 +7,7 @@
 #include "fuse/session/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 #include "tests/lib/eventually.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ struct fx {
     bool resent;     /* what op_getattr saw */
     pid_t asked;
     _Atomic unsigned hang; /* so many requests to come do not end while .hold */
-    _Atomic bool hold;
+    _Atomic bool hold, gets_on;
     _Atomic unsigned hanging, stuck;
 };
 
@@ -51,8 +52,11 @@ static void hang_if_told(struct fx *x)
         return;
     x->hanging++;
     x->hang--;
-    while (x->hold)
+    while (x->hold) {
+        if (x->gets_on)
+            progress_mark();
         clock_sleep_ns(NS_PER_MS);
+    }
     x->hanging--;
 }
 
@@ -98,7 +102,60 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     fuse_reply_open(req, fi);
 }
 
-static const struct fuse_lowlevel_ops ops = {.getattr = op_getattr, .open = op_open};
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)fi;
+    hang_if_told(fuse_req_userdata(req));
+    fuse_reply_err(req, 0);
+}
+
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    (void)datasync;
+    op_flush(req, ino, fi);
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
+{
+    (void)name;
+    op_flush(req, dir, NULL);
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir,
+    const char *newname, unsigned flags)
+{
+    (void)newdir;
+    (void)newname;
+    (void)flags;
+    op_unlink(req, dir, name);
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+    struct fuse_file_info *fi)
+{
+    (void)data;
+    (void)size;
+    (void)off;
+    op_flush(req, ino, fi);
+}
+
+static void op_setattr(
+    fuse_req_t req, fuse_ino_t ino, struct stat *to, int fields, struct fuse_file_info *fi)
+{
+    (void)to;
+    (void)fields;
+    op_flush(req, ino, fi);
+}
+
+static const struct fuse_lowlevel_ops ops = {.getattr = op_getattr,
+    .open = op_open,
+    .flush = op_flush,
+    .fsync = op_fsync,
+    .unlink = op_unlink,
+    .rename = op_rename,
+    .write = op_write,
+    .setattr = op_setattr};
 
 static void *run_session(void *arg)
 {
@@ -323,8 +380,7 @@ static void ask_attr(struct fx *x, uint64_t unique)
         x, FUSE_GETATTR, unique, &(struct fuse_getattr_in){0}, sizeof(struct fuse_getattr_in));
 }
 
-/* A request that hangs: its caller gets an error, once; others do not notice. One that may take
- * long is waited for. */
+/* A request that hangs: its caller gets an error, once; others do not notice. */
 static void test_stuck(void **state)
 {
     (void)state;
@@ -334,7 +390,6 @@ static void test_stuck(void **state)
     struct fuse_out_header h;
     struct fuse_init_out out;
     struct fuse_attr_out attr;
-    struct fuse_open_out opened;
     send_init(x, EXT, 0);
     receive(x, &h, &out, sizeof out);
     for (int i = 0; i < 2; i++) { /* another one of the same thread, too */
@@ -357,15 +412,58 @@ static void test_stuck(void **state)
             assert_true(h.unique == unique + k && h.error == 0); /* and no late answer */
         }
     }
-    x->hold = true;
-    x->hang = 1;
-    send_request(
-        x, FUSE_OPEN, 70, &(struct fuse_open_in){.flags = O_WRONLY}, sizeof(struct fuse_open_in));
-    eventually(x->hang == 0);
-    clock_sleep_ns(3 * NS_PER_S);
-    x->hold = false;
-    receive(x, &h, &opened, sizeof opened);
-    assert_true(h.unique == 70 && h.error == 0);
+    fx_free(x);
+}
+
+/* One that may take long is waited for while it gets on, and while another thread does that works
+ * on the same inode; not longer. */
+static void test_stuck_long(void **state)
+{
+    (void)state;
+    static const struct {
+        struct fuse_rename_in rename;
+        char names[8];
+    } two = {.rename = {.newdir = 1}, .names = "a\0b"};
+    static const struct fuse_open_in open = {.flags = O_WRONLY};
+    static const struct fuse_flush_in flush;
+    static const struct fuse_fsync_in sync;
+    static const struct fuse_setattr_in attr;
+    static const struct fuse_write_in write; /* of nothing */
+    static const struct {
+        uint32_t opcode;
+        const void *body;
+        size_t len;
+    } cases[] = {{FUSE_OPEN, &open, sizeof open}, {FUSE_FLUSH, &flush, sizeof flush},
+        {FUSE_FSYNC, &sync, sizeof sync}, {FUSE_UNLINK, "a", 2},
+        {FUSE_RENAME, &two, sizeof(struct fuse_rename_in) + 4}, {FUSE_SETATTR, &attr, sizeof attr},
+        {FUSE_WRITE, &write, sizeof write}};
+    stuck_ns = NS_PER_S;
+    struct fx *x = fx_new(0, NULL, 0);
+    stuck_ns = 0;
+    struct fuse_out_header h;
+    char body[256];
+    send_init(x, EXT, 0);
+    receive(x, &h, body, sizeof body);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        uint64_t unique = 70 + i;
+        x->hold = x->gets_on = true;
+        x->hang = 1;
+        send_request(x, cases[i].opcode, unique, cases[i].body, cases[i].len);
+        eventually(x->hang == 0);
+        clock_sleep_ns(3 * NS_PER_S / 2);
+        x->gets_on = false;
+        progress_of(1, 1);
+        for (int64_t until = clock_mono_ns() + 3 * NS_PER_S / 2; clock_mono_ns() < until;) {
+            progress_mark();
+            clock_sleep_ns(NS_PER_MS);
+        }
+        assert_int_equal(x->stuck, i);
+        receive(x, &h, body, sizeof body);
+        assert_true(h.unique == unique && h.error == -EIO);
+        eventually(x->stuck == (unsigned)i + 1);
+        x->hold = false;
+        eventually(x->hanging == 0);
+    }
     fx_free(x);
 }
 
@@ -394,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_taken_over),
         cmocka_unit_test(test_init_not_understood),
         cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_stuck_long),
         cmocka_unit_test(test_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
 /* The S3 store against a server that misbehaves while it is written to. */
 #include "tests/unit/fuse/store/s3_fixture.h"
 
+#include "lib/base/progress.h"
+
 static void check_object(struct fixture *w, const char *key, unsigned seed, size_t want)
 {
     size_t len = 0;
@@ -75,6 +77,32 @@ static void multipart_uploads_survive_faults(void **state)
     assert_int_equal(fake_s3_uploads(w->server), 0);
     size_t len;
     assert_null(fake_s3_get(w->server, "set/never", &len));
+    store_s3.close(s);
+}
+
+/* Who waits for an upload sees that it gets on: with each part, whichever thread sends it, and with
+ * each attempt. */
+static void an_upload_gets_on(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    const struct progress_things it = {77, 77}, other = {78, 78};
+    const size_t size = 5 << 20; /* parts of 1 MiB */
+    cleanup_fd int fd = content_fd(5, size);
+    uint64_t before = progress_count(&it), others = progress_count(&other);
+    progress_of(77, 77);
+    ok(store_s3.put(s, "progress", PUT(fd, size), &st, &e), &e);
+    uint64_t steps = progress_count(&it) - before;
+    assert_true(steps >= 5 + (size >> 17)); /* the attempts, and their bytes in pieces */
+    fake_s3_fault(w->server, "PUT", "error", 3);
+    before = progress_count(&it);
+    ok(store_s3.put(s, "again", PUT(fd, 50000), &st, &e), &e);
+    assert_true(progress_count(&it) - before >= 3 + 2);
+    assert_int_equal(progress_count(&other), others);
+    progress_of(0, 0);
+    fake_s3_clear(w->server);
     store_s3.close(s);
 }
 
@@ -327,7 +355,7 @@ static void part_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {with_fixture(uploads_survive_faults),
-        with_fixture(multipart_uploads_survive_faults),
+        with_fixture(multipart_uploads_survive_faults), with_fixture(an_upload_gets_on),
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
