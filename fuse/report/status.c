@@ -2,15 +2,14 @@
 #include "fuse/report/status.h"
 
 #include "fuse/cache/cache.h"
-#include "fuse/file/kept.h"
 #include "fuse/file/passthrough.h"
 #include "fuse/file/upload.h"
 #include "fuse/index/index.h"
 #include "fuse/peers/known.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/hint.h"
+#include "fuse/report/kept_copy.h"
 #include "fuse/report/mount_why.h"
-#include "fuse/report/node_dir.h"
 #include "fuse/report/stall.h"
 #include "fuse/report/status_metrics.h"
 #include "lib/base/clock.h"
@@ -43,6 +42,7 @@ struct status {
     int64_t lost_at_s;                    /* mu; 0: no mount was lost */
     char lost_why[256];                   /* mu */
     int64_t began_ns;                     /* monotonic */
+    struct kept_copy *kept;
     struct health health;
     struct scrape scrape;
     struct http_server *server;
@@ -52,6 +52,7 @@ struct status *status_new(void)
 {
     struct status *s = xcalloc(1, sizeof *s);
     s->began_ns = clock_mono_ns();
+    s->kept = kept_copy_new();
     pthread_mutex_init(&s->mu, NULL);
     return s;
 }
@@ -62,6 +63,7 @@ void status_free(struct status *s)
         return;
     serve_stop(s->server);
     scrape_stop(&s->scrape);
+    kept_copy_free(s->kept);
     pthread_mutex_destroy(&s->mu);
     free(s->mounts);
     free(s);
@@ -179,37 +181,24 @@ static void add_stall(void *user, const struct stall_times *t)
     buf_addc(out, '}');
 }
 
-/* Looks at a directory: without the lock. */
-static void list_kept(struct status *s, struct kept *out)
+/* Without the lock: it may take a moment. */
+static void copy_kept(struct status *s, struct kept_seen *out)
 {
     pthread_mutex_lock(&s->mu);
     cleanup_free char *dir = s->from.stage_dir ? xstrdup(s->from.stage_dir) : NULL;
     pthread_mutex_unlock(&s->mu);
-    if (dir)
-        kept_list(dir, out);
-    else
-        *out = (struct kept){0};
+    kept_copy_get(s->kept, dir, out);
 }
 
-/* NULL: not in a pod, or not known; the caller frees. */
-static char *kept_on_node(const char *dir)
+static void add_kept(const struct kept_seen *seen, struct buf *out)
 {
-    struct err e = ERR_INIT;
-    cleanup_mountinfo struct mountinfo m = {0};
-    cleanup_free char *real = realpath(dir, NULL);
-    return real && mountinfo_read(&m, &e) == 0 ? node_dir_of(&m, real) : NULL;
-}
-
-static void add_kept(const struct status *s, const struct kept *k, struct buf *out)
-{
-    cleanup_free char *dir = k->files && s->from.stage_dir ? kept_dir(s->from.stage_dir) : NULL,
-                      *there = dir ? kept_on_node(dir) : NULL;
+    const struct kept *k = &seen->kept;
     const size_t group = strlen(REPORT_KEPT) + 1; /* it is opened here, as it has an array */
     const struct report_member members[] = {
         {&REPORT_KEPT_FILES[group], REPORT_COUNT, k->files, NULL},
         {&REPORT_KEPT_BYTES[group], REPORT_COUNT, k->bytes, NULL},
-        {&REPORT_KEPT_DIR[group], REPORT_TEXT, 0, dir ? dir : ""},
-        {&REPORT_KEPT_NODE_DIR[group], REPORT_TEXT, 0, there ? there : ""},
+        {&REPORT_KEPT_DIR[group], REPORT_TEXT, 0, seen->dir},
+        {&REPORT_KEPT_NODE_DIR[group], REPORT_TEXT, 0, seen->node_dir},
     };
     buf_adds(out, ",\"" REPORT_KEPT "\":{");
     report_add(out, members, ARRAY_LEN(members));
@@ -272,9 +261,9 @@ static void status_told(struct status *s, bool known, struct buf *out)
     struct cache_stats c = {0};
     struct upload_stats w;
     struct peers_stats r = {0};
-    struct kept kept;
+    struct kept_seen kept;
     upload_stats(&w);
-    list_kept(s, &kept);
+    copy_kept(s, &kept);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache)
         cache_stats(s->from.cache, &c);
@@ -312,11 +301,11 @@ static void status_told(struct status *s, bool known, struct buf *out)
         stalls_each(s->from.stalls, add_stall, out);
     buf_addc(out, ']');
     if (known)
-        add_kept(s, &kept, out);
+        add_kept(&kept, out);
     add_hints_and_index(s, known, out);
     buf_adds(out, "}\n");
     pthread_mutex_unlock(&s->mu);
-    kept_free(&kept);
+    kept_seen_free(&kept);
 }
 
 void status_json(struct status *s, struct buf *out) { status_told(s, true, out); }
@@ -384,10 +373,10 @@ static void answer_status(void *user, const struct serve_req *req, struct serve_
 static void collect_client_metrics(void *user, struct buf *out)
 {
     struct status *s = user;
-    struct kept kept;
-    list_kept(s, &kept);
-    status_metrics_kept(kept.files, kept.bytes);
-    kept_free(&kept);
+    struct kept_seen seen;
+    copy_kept(s, &seen);
+    status_metrics_kept(seen.kept.files, seen.kept.bytes);
+    kept_seen_free(&seen);
     pthread_mutex_lock(&s->mu); /* the sources stay as long as it is held */
     status_metrics_collect(&s->from, s->ready, s->serving, out);
     pthread_mutex_unlock(&s->mu);

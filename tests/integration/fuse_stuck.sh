@@ -34,6 +34,16 @@ cat "$MNT/known/f1" >/dev/null
 exec 7<"$MNT/held/before" 8<"$MNT/known/f2"
 [ "$(stuck)" = 0 ] || die "one is stuck: $(stuck)"
 
+mkfifo "$WORK/go"
+# Not by the shell: each close of a copy of the descriptor would save it.
+python3 -c 'import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(fd, b"begun\n")
+open(sys.argv[2]).read()
+os.write(fd, b"more\n")' "$MNT/known/written" "$WORK/go" 2>"$WORK/write.out" &
+writer=$!
+wait_for "a file that is not saved" grep -qsx begun "$MNT/known/written"
+
 kill -STOP "$disk"
 bash -c ': >"$0/held/new"' "$MNT" 2>"$WORK/create.out" &
 creator=$!
@@ -45,6 +55,20 @@ if wait "$creator"; then die "it was made on a disk that hangs"; fi
 grep -q 'Input/output error' "$WORK/create.out" || die "not EIO: $(cat "$WORK/create.out")"
 grep -q 'a request does not end.*"op":"create".*stuck-after' "$WORK/fuse.log" || die "nothing in the log"
 cmp "$MNT/held/other" "$DATA/held/other" || die "it cannot be read"
+
+echo "# a write and an fsync that wait for that disk"
+if timeout 60 sync "$MNT/known/written" 2>"$WORK/sync.out"; then die "it was saved from a disk that hangs"; fi
+grep -q 'Input/output error' "$WORK/sync.out" || die "not EIO: $(cat "$WORK/sync.out")"
+echo >"$WORK/go"
+if wait "$writer"; then die "it was written to a disk that hangs"; fi
+grep -q 'Input/output error' "$WORK/write.out" || die "not EIO: $(cat "$WORK/write.out")"
+for op in write fsync; do
+    grep -q "a request does not end.*\"op\":\"$op\".*stuck-after" "$WORK/fuse.log" || die "nothing in the log of $op"
+done
+
+echo "# what the client says of itself does not wait for that disk"
+[ "$(curl -sf --max-time 30 "http://$HTTP/status" | jq .serving)" = true ] || die "/status waits for a disk that hangs"
+curl -sf --max-time 30 "http://$METRICS/metrics" | grep -x 'millrace_kept_files 0' >/dev/null || die "/metrics waits for a disk that hangs"
 
 kill -CONT "$disk"
 made() { echo again >"$MNT/held/again" && [ "$(cat "$DATA/held/again")" = again ]; }
