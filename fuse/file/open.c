@@ -129,25 +129,42 @@ int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struc
     return rc;
 }
 
+/* The latest of what kept it open has ended, or its record is not held any more. */
+static void closed_locked(struct file *f, const struct inode *was, unsigned opens)
+{
+    struct backings *b = file_conf(f)->backings;
+    mutex_assert_held(&f->state_lock);
+    if (b && !opens)
+        backings_idle(b, was);
+    if (!opens)
+        atomic_store(&f->preserved, false);
+    file_finish(f); /* unless it is open, or was opened since */
+}
+
 void file_closed(struct file *f)
 {
     struct inode was = {0};
-    struct backings *b = file_conf(f)->backings;
     unsigned opens;
     bool counted = opened_staged(f, -1, &opens);
     if (counted && opens)
         return;
     file_lock_state(f);
     if (!counted) {
-        if (b)
+        if (file_conf(f)->backings)
             inodes_get(file_conf(f)->inodes, f->ino, &was);
         opens = inodes_opened(file_conf(f)->inodes, f->ino, -1);
-        if (b && !opens)
-            backings_idle(b, &was);
     }
-    if (!opens)
-        atomic_store(&f->preserved, false);
-    file_finish(f); /* unless it is open, or was opened since */
+    closed_locked(f, &was, opens);
+    pthread_mutex_unlock(&f->state_lock);
+}
+
+void file_release(struct file *f)
+{
+    struct inode was = {0};
+    file_lock_state(f);
+    if (file_conf(f)->backings)
+        inodes_get(file_conf(f)->inodes, f->ino, &was);
+    closed_locked(f, &was, inodes_release(file_conf(f)->inodes, f->ino));
     pthread_mutex_unlock(&f->state_lock);
 }
 

@@ -24,5 +24,7 @@ void files_close(struct files *fs, uint64_t ino, bool written, bool resent);
  * its readers only: look the name up again. Counts the open; file_closed() counts it off again. */
 int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e);
 void file_closed(struct file *f);
+/* The end of inodes_hold(), like the close of one. */
+void file_release(struct file *f);
 
 #endif

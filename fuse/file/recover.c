@@ -72,12 +72,16 @@ static void recover_uproot(struct files *fs, const char *name, uint64_t ino)
         tree_detach(c->tree, ino);
 }
 
-/* The process before us may have saved it and been killed before it was done with it: no close
- * comes that would do the rest. */
+/* The process before us may have saved or removed it and been killed before it was done with it: no
+ * close comes that would do the rest. */
 static void recover_finish(struct file *f)
 {
+    struct inode n;
     file_lock_state(f);
-    if (!file_is_dirty(f))
+    bool unwanted = file_inode(f, &n, NULL) == 0 && (n.flags & INODE_UNLINKED) && !n.opens;
+    if (unwanted)
+        file_discard(f);
+    else if (!file_is_dirty(f))
         file_finish(f);
     pthread_mutex_unlock(&f->state_lock);
 }
@@ -282,4 +286,5 @@ void recover_begin(struct files *fs)
         free(left[i].name);
     }
     free(left);
+    inodes_reclaim(files_config(fs)->inodes);
 }

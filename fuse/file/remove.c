@@ -10,11 +10,11 @@
 #include <errno.h>
 
 /* All of it, before the store has it no more. */
-int file_preserve(struct file *f, unsigned own, struct err *e)
+int file_preserve(struct file *f, struct err *e)
 {
     struct inode n;
     mutex_assert_held(&f->state_lock);
-    if (inodes_get(file_conf(f)->inodes, f->ino, &n) || n.opens <= own || (n.flags & INODE_STAGED))
+    if (inodes_get(file_conf(f)->inodes, f->ino, &n) || !n.opens || (n.flags & INODE_STAGED))
         return 0;
     if (file_lock_attached(f, false, e))
         return -1;
@@ -55,7 +55,7 @@ static int unlink_locked(struct file *f, struct err *e)
     mutex_assert_held(&f->state_lock);
     if (inodes_get(c->inodes, f->ino, &n) || tree_where(c->tree, f->ino, &store, &mount, path, e))
         return err_wrap(e, "unlink");
-    if (file_preserve(f, 0, &lost))
+    if (file_preserve(f, &lost))
         log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path",
             path, "error", lost.msg, NULL);
     bool stored = !(n.flags & INODE_LOCAL) || f->begun; /* by an upload whose answer was lost */
@@ -64,10 +64,10 @@ static int unlink_locked(struct file *f, struct err *e)
     file_keep_preserved(f);
     cached_unpin(c->cache, mount, path);
     /* keeps the record until its staging file is dealt with */
-    inodes_opened(c->inodes, f->ino, 1);
+    inodes_hold(c->inodes, f->ino);
     inodes_remove(c->inodes, f->ino);
-    inodes_opened(c->inodes, f->ino, -1);
     file_discard(f);
+    inodes_release(c->inodes, f->ino);
     return 0;
 }
 

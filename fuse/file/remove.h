@@ -6,9 +6,9 @@
 
 #include "fuse/file/file.h"
 
-/* Before a removal: if it has more than `own` opens, fetches all of it, so that these can go on
- * reading. f->state_lock is held. */
-int file_preserve(struct file *f, unsigned own, struct err *e);
+/* Before a removal: if it is open, fetches all of it, so that its readers can go on.
+ * f->state_lock is held. */
+int file_preserve(struct file *f, struct err *e);
 /* The store has it no more: what was fetched is staged, for a successor of this process as well.
  * f->state_lock is held. */
 void file_keep_preserved(struct file *f);

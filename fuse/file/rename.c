@@ -169,7 +169,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         && (file_upload_locked(f, e) || inodes_get(ix, m->n.ino, &m->n)))
         return -1;
     bool local = m->n.flags & INODE_LOCAL;
-    if (g && file_preserve(g, 1, &lost))
+    if (g && file_preserve(g, &lost))
         log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before",
             "path", m->to, "error", lost.msg, NULL);
     if (!local && rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
@@ -202,7 +202,7 @@ static int rename_file(struct rename_job *m, struct err *e)
     int rc = -1;
     if (f && (g || !m->target.ino)) {
         if (g) /* its record stays until file_discard() has seen it */
-            inodes_opened(m->c->inodes, g->ino, 1);
+            inodes_hold(m->c->inodes, g->ino);
         attach_for_rename(f);
         lock_both(f, g);
         rc = rename_file_locked(m, f, g, e);
@@ -210,7 +210,7 @@ static int rename_file(struct rename_job *m, struct err *e)
             pthread_mutex_unlock(&g->state_lock);
         pthread_mutex_unlock(&f->state_lock);
         if (g)
-            file_closed(g);
+            file_release(g);
     }
     if (g)
         files_put(g);

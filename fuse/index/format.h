@@ -91,6 +91,8 @@ struct inodes {
     uint8_t to_conf[256], to_slot[256];
     pthread_rwlock_t lock;
     struct local_changes *changes; /* lock */
+    uint32_t *held;                /* lock; inodes, one as often as it is held */
+    size_t nheld, held_room;       /* lock */
     uint64_t again[REGION_COUNT];  /* lock; more is reserved ahead once so much is used */
 };
 
@@ -104,6 +106,15 @@ static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NU
     return ino == 0 || ino >= ix->h->nrecs || (ix->recs[ino].flags & flags) != want
         ? NULL
         : &ix->recs[ino];
+}
+
+/* By this process: inodes_hold(). The lock is held. */
+static inline bool index_is_held(const struct inodes *ix, uint32_t ino)
+{
+    for (size_t i = 0; i < ix->nheld; i++)
+        if (ix->held[i] == ino)
+            return true;
+    return false;
 }
 
 /* -- heap.c: the regions of the file, and texts in one of them -- */

@@ -95,7 +95,7 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
         if (!(r->flags & INODE_ATTR) && st->mtime_ns)
             r->mtime_ns = st->mtime_ns;
     } else if (r && !(r->flags & INODE_DIR) && !st->is_dir
-        && (!index_rec_current(ix, r) || (!r->nlookup && !r->opens))) {
+        && (!index_rec_current(ix, r) || (!r->nlookup && !r->opens)) && !index_is_held(ix, i)) {
         struct rec now = *r;
         if (index_version_pack(ix, &now, st->version, e))
             return -1;

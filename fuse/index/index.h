@@ -167,6 +167,14 @@ void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct i
     unsigned set, unsigned clear);
 /* returns how many opens there are now */
 unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta);
+/* The record stays as if it was open, for as long as this process lives or until it is released:
+ * unlike an open, nobody counts it after a crash. inodes_release returns how many opens there are.
+ */
+void inodes_hold(struct inodes *ix, uint64_t ino);
+unsigned inodes_release(struct inodes *ix, uint64_t ino);
+/* Gives back the records without a name that nobody has open and the kernel has forgotten: of a
+ * process that was killed while it held them. Before the mount is served. */
+void inodes_reclaim(struct inodes *ix);
 /* the kernel was told the id once more */
 void inodes_ref(struct inodes *ix, uint64_t ino);
 void inodes_forget(struct inodes *ix, uint64_t ino, uint64_t n);

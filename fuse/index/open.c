@@ -200,6 +200,7 @@ static void unmap_file(struct inodes *ix)
         close(ix->fd);
     pthread_rwlock_destroy(&ix->lock);
     local_changes_free(ix->changes);
+    free(ix->held);
     free(ix);
 }
 

@@ -95,7 +95,8 @@ void index_rec_replace(struct inodes *ix, struct rec *r, const struct rec *now)
 void index_rec_reclaim(struct inodes *ix, struct rec *r)
 {
     index_rec_refresh(ix, r);
-    if (!(r->flags & INODE_UNLINKED) || r->nlookup || r->opens)
+    if (!(r->flags & INODE_UNLINKED) || r->nlookup || r->opens
+        || index_is_held(ix, index_ino(ix, r)))
         return;
     index_rec_flags(ix, r, 0, INODE_DIRTY);
     index_text_free(ix, r->name, r->name_len);
