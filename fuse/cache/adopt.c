@@ -91,7 +91,7 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
     if (!o)
         return -1;
     int tier = catalogue_choose(c->catalogue, o->entry, clock_mono_ns());
-    if (tier >= 0 && to_pages(key->size) > catalogue_most(c->catalogue, tier)) {
+    if (tier >= 0 && !catalogue_can_have(c->catalogue, tier, to_pages(key->size))) {
         object_put(o);
         return no_room(key->path, e);
     }

@@ -87,12 +87,35 @@ uint64_t catalogue_room(struct catalogue *cat, int tier)
     return room;
 }
 
-uint64_t catalogue_most(struct catalogue *cat, int tier)
+struct room_wanted {
+    const struct catalogue *cat;
+    uint64_t pages;
+};
+
+static bool is_stuck(const struct cat_entry *f)
+{
+    return f->flags & ENTRY_BUSY || (entry_is_open(f) && f->flags & ENTRY_COMPLETE);
+}
+
+static bool leaves_enough(void *user, uint32_t unit)
+{
+    struct room_wanted *w = user;
+    const struct cat_entry *u = entry_at(w->cat, unit),
+                           *f = u->kind == ENTRY_FILE ? u : entry_at(w->cat, u->owner);
+    if (!is_stuck(f))
+        w->pages -= MIN(w->pages, (uint64_t)u->pages);
+    return !w->pages;
+}
+
+bool catalogue_can_have(struct catalogue *cat, int tier, uint64_t pages)
 {
     pthread_mutex_lock(&cat->mu);
-    uint64_t most = MIN(cat->tiers[tier].limit, cat->tiers[tier].conf.quota);
+    const struct cat_tier *t = &cat->tiers[tier];
+    uint64_t limit = MIN(t->limit, t->conf.quota);
+    struct room_wanted w = {cat, t->used + pages > limit ? t->used + pages - limit : 0};
+    bool can = pages <= limit && (!w.pages || s3f_any(&t->queue, leaves_enough, &w));
     pthread_mutex_unlock(&cat->mu);
-    return most;
+    return can;
 }
 
 void catalogue_limit(struct catalogue *cat, int tier, int64_t room)
@@ -141,7 +164,7 @@ static bool evict_what(struct catalogue *cat, int tier, uint32_t unit, struct ca
     uint32_t id = whole ? unit : u->owner;
     const struct cat_entry *f = entry_at(cat, id);
     bool open = entry_is_open(f), complete = f->flags & ENTRY_COMPLETE;
-    if (f->flags & ENTRY_BUSY || (open && complete))
+    if (is_stuck(f))
         return false;
     bool splits = whole && !complete && entry_nsegs(f) > 1;
     if (whole && !open && !splits)

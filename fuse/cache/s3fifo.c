@@ -194,3 +194,12 @@ void s3f_skip(struct s3f *p, uint32_t id)
     unlink_unit(p, id);
     link_head(p, id, S3F_MAIN);
 }
+
+bool s3f_any(const struct s3f *p, bool (*fn)(void *user, uint32_t id), void *user)
+{
+    for (int q = S3F_SMALL; q <= S3F_MAIN; q++)
+        for (uint32_t id = p->lists[q].tail; id != S3F_NONE; id = at(p, id)->prev)
+            if (fn(user, id))
+                return true;
+    return false;
+}

@@ -255,6 +255,36 @@ static void test_adopt(void **state)
     }
 }
 
+/* What is pinned, or open and whole, does not leave: nothing else is thrown out for a written file
+ * that has no room beside it. */
+static void test_adopt_beside_what_stays(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(0, 30 << 20);
+    struct cache_key pinned = {0, "pinned", "1", 8 * MIB}, key = {0, "w", "2", 12 * MIB};
+    struct err e = ERR_INIT;
+    struct cache_file *whole = open_file(c, "whole", "1", 12 * MIB),
+                      *pin = cache_pin(c, &pinned, 0, 8 * MIB, &e),
+                      *other = open_file(c, "other", "1", 5 * MIB);
+    assert_non_null(pin);
+    wait_complete(whole);
+    wait_complete(pin);
+    wait_complete(other);
+    cache_close(other);
+    cleanup_free char *staged = path_join(dir, "w"), *data = malloc(12 * MIB);
+    cleanup_fd int fd = open(staged, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    fake_fill(fake_seed("w", "2"), 0, data, 12 * MIB);
+    assert_int_equal(write(fd, data, 12 * MIB), 12 * MIB);
+    assert_int_equal(cache_adopt(c, &key, fd, &e), -1);
+    assert_int_equal(e.cls, ERR_EXHAUSTED);
+    assert_int_equal(stats(c).evicted_bytes, 0);
+    cache_close(whole); /* that may go now */
+    assert_int_equal(cache_adopt(c, &key, fd, &e), 0);
+    assert_true(stats(c).evicted_bytes > 0);
+    cache_close(pin);
+    cache_free(c);
+}
+
 /* Written files become cached ones while the cache is full: neither may lose a byte by it. */
 static void test_adopt_when_full(void **state)
 {
@@ -355,6 +385,7 @@ int main(void)
         T(test_full_disk),
         T(test_adopt),
         T(test_adopt_when_full),
+        T(test_adopt_beside_what_stays),
         T(test_no_litter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
