@@ -235,6 +235,19 @@ static int lock_name(int dir, const atomic_bool *cancel)
     return is_cancelled(cancel) ? -1 : 0;
 }
 
+/* Of two directories, in an order that all have. One that is both is locked once. */
+static void lock_names(int a, int b)
+{
+    struct stat x, y;
+    if (fstat(a, &x) || fstat(b, &y))
+        return;
+    bool same = x.st_dev == y.st_dev && x.st_ino == y.st_ino,
+         a_first = x.st_dev != y.st_dev ? x.st_dev < y.st_dev : x.st_ino < y.st_ino;
+    lock_name(a_first || same ? a : b, NULL);
+    if (!same)
+        lock_name(a_first ? b : a, NULL);
+}
+
 int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e)
 {
@@ -390,8 +403,7 @@ int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to
     cleanup_fd int to_dir = from_dir < 0 ? -1 : open_parent(s, to, &to_name, e);
     if (to_dir < 0)
         return -1;
-    if (expect)
-        lock_name(from_dir, NULL);
+    lock_names(from_dir, to_dir);
     if (expect && faccessat(from_dir, from_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
         && !is_version(from_dir, from_name, expect))
         return fail_expected(s, from, expect, e);

@@ -4,6 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include "fuse/store/store.h"
+#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -108,6 +110,99 @@ static void test_own(void **state)
     mount_free(m);
 }
 
+struct renamer {
+    struct store *s;
+    const char *from, *to;
+    int rc;
+    _Atomic bool done;
+};
+
+static void *rename_it(void *arg)
+{
+    struct renamer *r = arg;
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    r->rc = store_rename(r->s, r->from, r->to, NULL, &st, &e);
+    r->done = true;
+    return NULL;
+}
+
+/* Who looks at a version and then replaces it has the directory locked: a file that comes from
+ * another directory waits for that as well. */
+static void test_rename_locks_both(void **state)
+{
+    (void)state;
+    struct mount *m;
+    struct store *s = open_store(&m);
+    struct err e = ERR_INIT;
+    static const char *const dirs[] = {"d1", "d2"};
+    assert_int_equal(store_mkdir(s, "d1", 0, &e), 0);
+    assert_int_equal(store_mkdir(s, "d2", 0, &e), 0);
+    for (int i = 0; i < 3; i++) { /* 2: in one directory */
+        pthread_t t;
+        cleanup_free char *locked = path_join(dir, dirs[i & 1]);
+        struct renamer r = {.s = s, .from = i == 2 ? "d1/g" : "d1/f", .to = "d2/f"};
+        if (i == 2)
+            r.to = "d1/h";
+        assert_int_equal(put(s, r.from, "x", NULL), 0);
+        cleanup_fd int fd = open(locked, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(flock(fd, LOCK_EX), 0);
+        assert_int_equal(pthread_create(&t, NULL, rename_it, &r), 0);
+        clock_sleep_ns(300 * NS_PER_MS);
+        bool waits = !r.done;
+        assert_int_equal(flock(fd, LOCK_UN), 0);
+        pthread_join(t, NULL);
+        assert_int_equal(r.rc, 0);
+        assert_true(waits);
+    }
+    assert_int_equal(store_remove(s, "d1/h", &e), 0);
+    assert_int_equal(store_remove(s, "d2/f", &e), 0);
+    assert_int_equal(store_rmdir(s, "d1", &e), 0);
+    assert_int_equal(store_rmdir(s, "d2", &e), 0);
+    store_free(s);
+    mount_free(m);
+}
+
+static void *swap_often(void *arg)
+{
+    struct renamer *r = arg;
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    for (int i = 0; i < 500 && r->rc == 0; i++)
+        r->rc = store_rename(r->s, i % 2 ? r->to : r->from, i % 2 ? r->from : r->to, NULL, &st, &e);
+    return NULL;
+}
+
+/* Two that go opposite ways do not wait for one another, as they would for seconds. */
+static void test_rename_crosswise(void **state)
+{
+    (void)state;
+    struct mount *m;
+    struct store *s = open_store(&m);
+    struct err e = ERR_INIT;
+    pthread_t t[2];
+    assert_int_equal(store_mkdir(s, "d1", 0, &e), 0);
+    assert_int_equal(store_mkdir(s, "d2", 0, &e), 0);
+    assert_int_equal(put(s, "d1/a", "x", NULL), 0);
+    assert_int_equal(put(s, "d2/b", "x", NULL), 0);
+    struct renamer r[] = {
+        {.s = s, .from = "d1/a", .to = "d2/a"}, {.s = s, .from = "d2/b", .to = "d1/b"}};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, swap_often, &r[i]), 0);
+    int64_t began = clock_mono_ns();
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], NULL);
+        assert_int_equal(r[i].rc, 0);
+    }
+    assert_true(clock_mono_ns() - began < 120 * NS_PER_S); /* one deadlock is five seconds */
+    assert_int_equal(store_remove(s, "d1/a", &e), 0);
+    assert_int_equal(store_remove(s, "d2/b", &e), 0);
+    assert_int_equal(store_rmdir(s, "d1", &e), 0);
+    assert_int_equal(store_rmdir(s, "d2", &e), 0);
+    store_free(s);
+    mount_free(m);
+}
+
 struct writer {
     struct store *s;
     const char *expect;
@@ -172,7 +267,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alike), cmocka_unit_test(test_own), cmocka_unit_test(test_one_wins)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alike), cmocka_unit_test(test_own),
+        cmocka_unit_test(test_rename_locks_both),
+        cmocka_unit_test(test_rename_crosswise), cmocka_unit_test(test_one_wins)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
