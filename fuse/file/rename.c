@@ -366,6 +366,8 @@ static int find_ends(struct rename_job *m, bool *same, struct err *e)
         return -1;
     if (to_mount != m->mount)
         return err_sys(e, EXDEV, "rename %s to another mount", r->name);
+    if (store_check_hidden(m->store, m->to, e))
+        return -1;
     if (target && ((m->n.flags ^ m->target.flags) & INODE_DIR))
         return err_sys(
             e, m->n.flags & INODE_DIR ? ENOTDIR : EISDIR, "rename %s to %s", r->name, r->newname);

@@ -200,7 +200,7 @@ static void hdfs_contact(void *impl, char **server, char **who)
         .open = hdfs_open, .close = hdfs_close, .check = hdfs_check, .contact = hdfs_contact,      \
         .stat_path = hdfs_stat, .list = hdfs_list, .list_tree = hdfs_list_tree, .read = hdfs_read, \
         .put = hdfs_put, .remove = hdfs_remove, .mkdir = hdfs_mkdir, .rmdir = hdfs_rmdir,          \
-        .rename = hdfs_rename,                                                                     \
+        .rename = hdfs_rename, .hides = hdfs_hides,                                                \
     }
 const struct store_ops store_hdfs = HDFS_KIND("hdfs", "hdfs://namenode:8020/directory");
 const struct store_ops store_webhdfs = HDFS_KIND("webhdfs", "webhdfs://namenode:9870/directory");

@@ -78,6 +78,7 @@ int hdfs_check(void *impl, struct err *e);
 int hdfs_stat(void *impl, const char *path, struct store_stat *st, struct err *e);
 int hdfs_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
+bool hdfs_hides(const char *name); /* of files and directories that are being made */
 int hdfs_list(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
 int hdfs_list_tree(

@@ -19,6 +19,11 @@ struct hdfs_telling {
     struct buf *dirs; /* tree: those that were found, as a cursor names them */
 };
 
+bool hdfs_hides(const char *name)
+{
+    return strncmp(name, HDFS_TEMP_PREFIX, strlen(HDFS_TEMP_PREFIX)) == 0;
+}
+
 static int tell_entry(void *user, const char *name, const struct hdfs_status *status)
 {
     struct hdfs_telling *t = user;
@@ -26,7 +31,7 @@ static int tell_entry(void *user, const char *name, const struct hdfs_status *st
         t->is_file = true;
         return 1;
     }
-    if (strncmp(name, HDFS_TEMP_PREFIX, strlen(HDFS_TEMP_PREFIX)) == 0)
+    if (hdfs_hides(name))
         return 0;
     cleanup_free char *path = xasprintf("%s%s", t->prefix, name);
     if (t->tree && status->st.is_dir) {

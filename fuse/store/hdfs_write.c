@@ -378,7 +378,7 @@ static int remove_leaving(void *user, const char *name, const struct hdfs_status
 {
     struct leavings *l = user;
     (void)status;
-    l->other |= strncmp(name, HDFS_TEMP_PREFIX, strlen(HDFS_TEMP_PREFIX)) != 0;
+    l->other |= !hdfs_hides(name);
     if (l->other)
         return 1;
     cleanup_free char *temp = xasprintf("%s/%s", l->dir, name);

@@ -150,6 +150,8 @@ struct store_ops {
     int (*rmdir)(void *impl, const char *path, struct err *e);
     int (*rename)(void *impl, const char *from, const char *to, const char *expect,
         struct store_stat *st, struct err *e);
+    /* is it a name of what is being made, which listings do not show? NULL: there are none */
+    bool (*hides)(const char *name);
     int (*sync_dir)(void *impl, const char *path, struct err *e); /* NULL: there is nothing to do */
     /* NULL with STORE_CAP_RENAME_DIR */
     int (*copy)(void *impl, const char *from, const char *to, const char *expect,

@@ -425,5 +425,6 @@ const struct store_ops store_posix = {
     .mkdir = posix_mkdir,
     .rmdir = posix_rmdir,
     .rename = posix_rename,
+    .hides = posix_is_temp,
     .sync_dir = posix_sync_dir,
 };

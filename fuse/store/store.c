@@ -373,12 +373,23 @@ int store_rmdir(struct store *s, const char *path, struct err *e)
         : breaker_leave(&s->breaker, began, s->ops->rmdir(s->impl, path, e), e);
 }
 
+int store_check_hidden(const struct store *s, const char *path, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    if (!s->ops->hides || !s->ops->hides(slash ? slash + 1 : path))
+        return 0;
+    cleanup_free char *what = xasprintf("%s/%s", s->url, path);
+    return store_err(NEED(e), ERR_INVALID, EINVAL, REASON_STORE_ERROR, what,
+        ": such names are the store's own, for what is being made: listings do not show them; choose another one");
+}
+
 int store_rename(struct store *s, const char *from, const char *to, const char *expect,
     struct store_stat *st, struct err *e)
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    if (require_writable(s, e) || require_path(s, from, false, e) || require_path(s, to, false, e))
+    if (require_writable(s, e) || require_path(s, from, false, e) || require_path(s, to, false, e)
+        || store_check_hidden(s, to, e))
         return -1;
     if (strcmp(from, to) == 0)
         return store_stat_path(s, from, st, e);

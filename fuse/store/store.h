@@ -180,6 +180,10 @@ int store_mkdir(struct store *s, const char *path, uint64_t mark, struct err *e)
 /* must be empty: EXISTS, sys ENOTEMPTY; without STORE_CAP_DIRS one that is gone with its last file
  * is fine */
 int store_rmdir(struct store *s, const char *path, struct err *e);
+/* The store gives names like the last one of the path to what is being made: it shows them to
+ * nobody and removes them with their directory. INVALID, sys EINVAL: what exists may not be called
+ * so. */
+int store_check_hidden(const struct store *s, const char *path, struct err *e);
 /* Files; replaces. expect: the version of from that is renamed, NULL: any; CONFLICT: it is another
  * by now, and nothing has changed. */
 int store_rename(struct store *s, const char *from, const char *to, const char *expect,

@@ -110,6 +110,31 @@ static void test_own(void **state)
     mount_free(m);
 }
 
+/* What has a name may not get one of those. */
+static void test_rename_to_own(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        ".millrace-put-0123456789abcdef", "e/.millrace-put-0123456789abcdef"};
+    struct mount *m;
+    struct store *s = open_store(&m);
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    assert_int_equal(store_mkdir(s, "e", 0, &e), 0);
+    assert_int_equal(put(s, "precious", "x", NULL), 0);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        assert_int_equal(store_rename(s, "precious", names[i], NULL, &st, &e), -1);
+        assert_int_equal(err_errno(&e), EINVAL);
+        assert_int_equal(store_rename(s, "e", names[i], NULL, &st, &e), -1);
+    }
+    assert_int_equal(store_stat_path(s, "precious", &st, &e), 0);
+    assert_int_equal(store_rename(s, "precious", "e/.millrace-put-", NULL, &st, &e), 0);
+    assert_int_equal(store_remove(s, "e/.millrace-put-", &e), 0);
+    assert_int_equal(store_rmdir(s, "e", &e), 0);
+    store_free(s);
+    mount_free(m);
+}
+
 struct renamer {
     struct store *s;
     const char *from, *to;
@@ -268,7 +293,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_alike), cmocka_unit_test(test_own),
-        cmocka_unit_test(test_rename_locks_both),
+        cmocka_unit_test(test_rename_to_own), cmocka_unit_test(test_rename_locks_both),
         cmocka_unit_test(test_rename_crosswise), cmocka_unit_test(test_one_wins)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
