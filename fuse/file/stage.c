@@ -29,24 +29,35 @@ static _Atomic bool disk_full; /* the latest write failed for lack of room */
 
 bool stage_disk_full(void) { return atomic_load(&disk_full); }
 
+static bool is_full(int errnum) { return errnum == ENOSPC || errnum == EDQUOT; }
+
+static int err_stage(struct err *e, int errnum, const char *what)
+{
+    return is_full(errnum)
+        ? err_sys(e, errnum,
+            "%s: the disk of the cache directory is full; make room on the node or lower spec.cache.tiers[].quota",
+            what)
+        : err_sys(e, errnum, "%s", what);
+}
+
+/* A writer gets that error. */
+static int stage_refuse(const struct err *e)
+{
+    if (is_full(err_errno(e)))
+        atomic_store(&disk_full, true);
+    return -1;
+}
+
 static int stage_error(struct err *e, int errnum, const char *what)
 {
-    bool full = errnum == ENOSPC || errnum == EDQUOT;
-    if (!full)
-        return err_sys(e, errnum, "%s", what);
-    atomic_store(&disk_full, true);
-    return err_sys(e, errnum,
-        "%s: the disk of the cache directory is full; make room on the node or lower spec.cache.tiers[].quota",
-        what);
+    err_stage(e, errnum, what);
+    return stage_refuse(e);
 }
 
 /* So many bytes more, of any file. */
 static int stage_take_room(struct file *f, uint64_t bytes, struct err *e)
 {
-    if (stage_room_take(f->files, bytes, e) == 0)
-        return 0;
-    atomic_store(&disk_full, true);
-    return -1;
+    return stage_room_take(f->files, bytes, e) ? stage_refuse(e) : 0;
 }
 
 static char *stage_path(const struct file *f, const char *suffix)
@@ -197,7 +208,8 @@ static int stage_set_dirty(struct file *f, struct err *e)
     return 0;
 }
 
-/* Copies the first `size` bytes of the cached version into the staging file. */
+/* Copies the first `size` bytes of the cached version into the staging file. Not all who do so are
+ * writers: a disk that is too full for it is theirs to tell of. */
 static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
 {
     cleanup_free char *buf = malloc(MIN(size, (uint64_t)COPY_BYTES) + 1);
@@ -211,13 +223,14 @@ static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
             return -1;
         if (n == 0)
             break;
-        if (stage_take_room(f, (uint64_t)n, e))
+        if (stage_room_take(f->files, (uint64_t)n, e))
             return -1;
         if (io_pwrite(fd, buf, (size_t)n, off))
-            return stage_error(e, errno, "copy a file to staging");
+            return err_stage(e, errno, "copy a file to staging");
         off += (uint64_t)n;
+        progress_mark();
     }
-    return ftruncate(fd, (off_t)size) ? stage_error(e, errno, "copy a file to staging") : 0;
+    return ftruncate(fd, (off_t)size) ? err_stage(e, errno, "copy a file to staging") : 0;
 }
 
 /* The store has something else under its name by now, or nothing: what is written to it would go
@@ -228,7 +241,6 @@ static int stage_refuse_lost(struct file *f, struct inode *n, struct err *e)
 }
 
 /* From the cached version to a staging file that begins with `keep` bytes of it. f->data_lock is
-        progress_mark();
  * held exclusively. */
 static int stage_begin(struct file *f, uint64_t keep, struct err *e)
 {
@@ -252,7 +264,7 @@ static int stage_begin(struct file *f, uint64_t keep, struct err *e)
     if ((keep && stage_copy(f, fd, keep, e))
         || (!(n.flags & INODE_UNLINKED) && stage_write_sidecar(f, e))) {
         stage_remove_files(f);
-        return -1;
+        return stage_refuse(e);
     }
     if (f->cf)
         cache_close(f->cf);
@@ -300,7 +312,7 @@ int stage_preserve(struct file *f, struct err *e)
             return err_sys(e, EFBIG, "copy a removed file");
         fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (fd < 0)
-            return stage_error(e, errno, "make a staging file");
+            return err_stage(e, errno, "make a staging file");
         if (stage_copy(f, fd, n.size, e)) {
             unlink(name);
             return -1;

@@ -141,6 +141,30 @@ static void test_no_room(void **state)
     fx_free(x);
 }
 
+/* What is removed while it is read would be staged, and there is no room for it: that is no word
+ * about writers. */
+static void test_no_room_for_removed(void **state)
+{
+    (void)state;
+    free_permille = 500;
+    struct fx *x = fx_new(&(struct fx_conf){.keep_free = 10, .memory = true});
+    struct fx_handle h;
+    fx_make(x, "main/b", "text"); /* the latest write went well */
+    fx_put(x, "main/a", "old");
+    fx_fill(x, "main/a");
+    assert_int_equal(fx_open(x, "main/a", O_RDONLY, &h), 0);
+    fx_is(x, h.ino, "old");
+    assert_false(stage_disk_full());
+    free_permille = 1;
+    clock_sleep_ns(3 * NS_PER_S / 2); /* what is known of the disk is old */
+    assert_int_equal(fx_unlink(x, "main/a", false), 0);
+    assert_false(stage_disk_full());
+    fx_is(x, h.ino, "old");
+    free_permille = 500;
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_free(x);
+}
+
 /* Nobody asked for it. */
 static void test_no_floor(void **state)
 {
@@ -161,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_many_bytes_look_again),
         cmocka_unit_test(test_cache_gives_room),
         cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_no_room_for_removed),
         cmocka_unit_test(test_no_floor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
