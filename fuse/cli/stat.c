@@ -118,6 +118,8 @@ static void print_kept(const json_t *j)
                 : strcmp(why, "unfinished") == 0 ? "not closed when the machine went down"
                 : strcmp(why, "homeless") == 0
                 ? "the dataset has no such mount any more, or not for writing"
+                : strcmp(why, "damaged") == 0
+                ? "its bytes changed by themselves on this node's disk"
                 : "the note beside it is damaged");
         cli_put_name(*there ? there : jget_str(j, REPORT_KEPT_DIR, ""));
         putchar('/');

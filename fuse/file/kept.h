@@ -12,6 +12,7 @@
 #define KEPT_UNFINISHED "unfinished" /* nobody had closed it when the machine went down */
 #define KEPT_HOMELESS   "homeless"   /* the dataset has no mount for it that may be written to */
 #define KEPT_UNREADABLE "unreadable" /* its note is damaged */
+#define KEPT_DAMAGED    "damaged"    /* its bytes are not those that were to be saved */
 
 #define KEPT_SHOWN      10
 

@@ -125,6 +125,40 @@ struct upload {
     uint64_t counted, size;
 };
 
+/* What was to be saved and could not be has a checksum on the disk. -1: nobody knows; *damaged: it
+ * is not that any more, though nobody has written to it. */
+static int upload_check(struct file *f, const struct upload *u, bool *damaged, struct err *e)
+{
+    struct err none = ERR_INIT;
+    struct sidecar note;
+    uint32_t crc;
+    *damaged = false;
+    if (f->marked != u->counted || stage_read_note(f, &note, &none) || !note.asked)
+        return 0;
+    if (note.asked_len == u->size && content_crc(f->stage_fd, u->size, &crc, e))
+        return -1;
+    *damaged = note.asked_len != u->size || note.asked_crc != crc;
+    return 0;
+}
+
+static void upload_damaged(struct file *f, const struct upload *u, struct err *e)
+{
+    char kept[STAGE_NAME_MAX];
+    if (stage_keep(f, KEPT_DAMAGED, kept, e)) { /* it stays staged, and is looked at again */
+        upload_failed(f, u->path, u->counted, u->size, e);
+        return;
+    }
+    tree_detach(file_conf(f)->tree, f->ino);
+    forget_changes(f);
+    err_sys(e, EIO,
+        "%s: what was written has changed by itself on the disk of this node, and is not saved: it is kept as stage/kept/%s, see millrace stat",
+        u->path, kept);
+    files_note_error(f->files, f->ino, e);
+    log_kv(LOG_ERROR,
+        "a written file has changed by itself on the disk: it is not saved, but kept aside", "path",
+        u->path, "kept", kept, NULL);
+}
+
 /* It is not in the store, and will not be: what was written here is kept aside, and the name goes
  * to what the store has. */
 static void upload_abort(struct file *f, const struct upload *u, struct err *e)
@@ -199,6 +233,7 @@ static int upload(struct file *f, struct err *e)
     struct upload u;
     struct store_stat st = {0};
     unsigned mount;
+    bool damaged;
     if (file_inode(f, &u.n, NULL) || (u.n.flags & INODE_UNLINKED)) {
         forget_changes(f); /* no name leads to them any more */
         return 0;
@@ -206,7 +241,13 @@ static int upload(struct file *f, struct err *e)
     if (upload_begin(f, &u.counted, &u.size, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
-    int rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
+    int rc = upload_check(f, &u, &damaged, e);
+    if (damaged) {
+        upload_damaged(f, &u, e);
+        return -1;
+    }
+    if (rc == 0)
+        rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
     if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
         memcpy(u.n.version, st.version, sizeof u.n.version);
         f->first_failed = false;

@@ -2,6 +2,7 @@
 /* Uploads of files that are being written: what the store does not have stays dirty. */
 #include "tests/unit/fuse/file/file_fixture.h"
 
+#include "fuse/file/kept.h"
 #include "fuse/file/recover.h"
 
 #include <unistd.h>
@@ -122,6 +123,64 @@ static void test_upload_waits_for_a_held_write(void **state)
     fx_free(x);
 }
 
+/* A bit of a staged file flips before the upload that is tried again: what is not as it was to be
+ * saved goes to no store, and is told of. */
+static void test_staged_rot(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) { /* or its end is gone */
+        struct fx *x = fx_new(NULL);
+        struct fx_handle h;
+        struct err e = ERR_INIT;
+        struct kept kept;
+        fx_put(x, "main/a", "before");
+        assert_int_equal(fx_open(x, "main/a", O_RDWR, &h), 0);
+        assert_int_equal(fx_write(x, h.ino, 0, "precious"), 0);
+        fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+        assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+        cleanup_free char *staged = fx_staging_file(x, h.ino);
+        cleanup_fd int fd = open(staged, O_WRONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        if (cut)
+            assert_int_equal(ftruncate(fd, 7), 0);
+        else
+            assert_int_equal(__real_pwrite(fd, "q", 1, 0), 1);
+        unsigned puts = fake_store_calls(x->fake[0], FAKE_PUT);
+        assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+        assert_int_equal(err_errno(&e), EIO);
+        assert_non_null(strstr(e.msg, "changed by itself"));
+        assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), puts);
+        fx_store_is(x, "main/a", "before");
+        kept_list(x->stage_dir, &kept);
+        assert_int_equal(kept.files, 1);
+        assert_string_equal(kept.shown[0].path, "a");
+        assert_string_equal(kept.shown[0].why, KEPT_DAMAGED);
+        kept_free(&kept);
+        assert_int_equal(fx_write(x, h.ino, 0, "more"), ESTALE);
+        files_close(x->files, h.ino, false, false);
+        inodes_forget(x->inodes, h.ino, 1);
+        fx_path_is(x, "main/a", "before");
+        fx_free(x);
+    }
+}
+
+/* … and written to since, it is another content. */
+static void test_staged_changed(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    assert_int_equal(fx_write(x, h.ino, 0, "first"), 0);
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+    assert_int_equal(fx_write(x, h.ino, 0, "other"), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/a", "other");
+    fx_free(x);
+}
+
 /* Whenever an upload comes in between: what the store does not have is dirty, in the index, too. */
 static void test_uploads_between_writes(void **state)
 {
@@ -233,6 +292,8 @@ int main(void)
         cmocka_unit_test(test_write_during_upload),
         cmocka_unit_test(test_upload_waits_for_writes),
         cmocka_unit_test(test_upload_waits_for_a_held_write),
+        cmocka_unit_test(test_staged_rot),
+        cmocka_unit_test(test_staged_changed),
         cmocka_unit_test(test_uploads_between_writes),
         cmocka_unit_test(test_create_resent),
         cmocka_unit_test(test_counted_twice),
