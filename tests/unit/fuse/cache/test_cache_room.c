@@ -255,6 +255,28 @@ static void test_adopt(void **state)
     }
 }
 
+/* Of a fetch that breaks off in the middle of a block nothing is kept, and no room. */
+static void test_broken_fetches(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(0, 64 << 20);
+    struct cache_file *f = open_file(c, "f", "1", 3 * MIB);
+    char byte;
+    fake.fail_percent = 100;
+    for (unsigned i = 0; i < 6; i++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(cache_read(f, &byte, 1, i % 3 * MIB + MIB - 1, &e), -1);
+    }
+    assert_true(fake.fetches > 0);
+    assert_true(empties(c));
+    fake.fail_percent = 0;
+    read_check(f, "f", "1", 0, 3 * MIB);
+    wait_complete(f);
+    assert_int_equal(stats(c).used_bytes, 3 * MIB);
+    cache_close(f);
+    cache_free(c);
+}
+
 /* What is pinned, or open and whole, does not leave: nothing else is thrown out for a written file
  * that has no room beside it. */
 static void test_adopt_beside_what_stays(void **state)
@@ -386,6 +408,7 @@ int main(void)
         T(test_adopt),
         T(test_adopt_when_full),
         T(test_adopt_beside_what_stays),
+        T(test_broken_fetches),
         T(test_no_litter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
