@@ -22,6 +22,7 @@ struct fake {
     _Atomic uint64_t slow_from;
     atomic_bool gate;
     atomic_uint origin; /* of all bytes */
+    atomic_uint salt;   /* not 0: all are other bytes than they were */
     char gone[64];      /* fetches of this version fail with CONFLICT */
 };
 
@@ -67,7 +68,7 @@ static inline int fake_give(struct fake *f, const struct cache_key *key, uint64_
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     static __thread char piece[128u << 10];
-    uint64_t seed = fake_seed(key->path, key->version);
+    uint64_t seed = fake_seed(key->path, key->version) + f->salt;
     sink->origin = f->origin;
     for (size_t n; len; off += n, len -= n) {
         n = 1 + hash64_mix(seed, off) % sizeof piece;

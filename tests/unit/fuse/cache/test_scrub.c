@@ -128,9 +128,34 @@ static void test_store_is_away(void **state)
     cache_free(c);
 }
 
+/* The store has other bytes under that version: they do not come over those that are right. */
+static void test_store_has_other_bytes(void **state)
+{
+    (void)state;
+    struct cache *c = open_scrubbed(20 * NS_PER_MS);
+    struct cache_file *f = open_file(c, "f", "1", SIZE);
+    char *was = malloc(SIZE), *now = malloc(SIZE);
+    wait_complete(f);
+    int fd = cache_complete_fd(f);
+    fake.salt = 1;
+    rot_all(17);
+    assert_int_equal(pread(fd, was, SIZE, 0), SIZE);
+    unsigned before = fake.fetches;
+    eventually(fake.fetches >= before + 2); /* it has seen the answer to the first */
+    assert_int_equal(pread(fd, now, SIZE, 0), SIZE);
+    assert_memory_equal(was, now, SIZE);
+    fake.salt = 0;
+    eventually(is_right(fd));
+    free(was);
+    free(now);
+    close(fd);
+    cache_close(f);
+    cache_free(c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        T(test_under_a_reader_who_does_not_ask), T(test_without_a_handle), T(test_store_is_away)};
+    const struct CMUnitTest tests[] = {T(test_under_a_reader_who_does_not_ask),
+        T(test_without_a_handle), T(test_store_is_away), T(test_store_has_other_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
