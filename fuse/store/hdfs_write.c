@@ -155,17 +155,18 @@ static int hdfs_place_open(
     return hdfs_look(h, p->absolute, p->what, r, &p->was, &p->there, e) || new_temp(p, e) ? -1 : 0;
 }
 
-/* from, with that inode, becomes to. */
+/* from, with that inode, becomes to. *gone: it did not, and what was there may be removed. */
 static int move(struct hdfs *h, const char *from, const char *to, bool replace, uint64_t id,
-    const char *what, struct retry *r, struct err *e)
+    const char *what, struct retry *r, bool *gone, struct err *e)
 {
+    *gone = false;
     cleanup_free char *target = http_escape(to, true);
     cleanup_free char *query = xasprintf(
         "&destination=%s&renameoptions=%s", target, replace ? "OVERWRITE" : "NONE");
     struct hdfs_call c = {
         .method = "PUT", .op = "RENAME", .path = from, .query = query, .what = what};
     struct hdfs_status there;
-    bool done, is_there, gone;
+    bool done, is_there, deleted;
     for (int removed = 0;; removed++) {
         int rc = ask_boolean(h, &c, r, &done, e);
         if (rc == 0 && done)
@@ -185,8 +186,11 @@ static int move(struct hdfs *h, const char *from, const char *to, bool replace, 
         if (!is_there || there.st.is_dir || removed)
             return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, what,
                 ": it cannot be renamed: it is gone, or the other directory is");
-        if (delete_path(h, to, false, what, r, &gone, e))
+        *gone = true; /* perhaps, where the answer is lost */
+        if (delete_path(h, to, false, what, r, &deleted, e)) {
+            *gone = e->cls == ERR_RETRY;
             return -1;
+        }
     }
 }
 
@@ -269,8 +273,9 @@ static int keep_rights(struct hdfs *h, const struct hdfs_place *p, const struct 
     return change_attribute(h, "SETPERMISSION", p->temp, query, p->what, r, e);
 }
 
+/* *keep: what was there is gone, and what was sent is all that there is. */
 static int put_at(struct hdfs *h, struct hdfs_place *p, const struct store_put *put,
-    struct retry *r, struct store_stat *st, struct err *e)
+    struct retry *r, struct store_stat *st, bool *keep, struct err *e)
 {
     struct hdfs_status made;
     bool exclusive = put->expect && !*put->expect;
@@ -281,7 +286,7 @@ static int put_at(struct hdfs *h, struct hdfs_place *p, const struct store_put *
         && (hdfs_look(h, p->absolute, p->what, r, &p->was, &p->there, e)
             || check_expected(p, put->expect, e)))
         return -1;
-    if (move(h, p->temp, p->absolute, !exclusive, made.id, p->what, r, e))
+    if (move(h, p->temp, p->absolute, !exclusive, made.id, p->what, r, keep, e))
         return exclusive && e->cls == ERR_EXISTS ? hdfs_unexpected(p->what, "", e) : -1;
     *st = made.st;
     return 0;
@@ -296,9 +301,11 @@ int hdfs_put(
     cleanup_hdfs_place struct hdfs_place p = {0};
     if (hdfs_place_open(h, path, &r, &p, e))
         return -1;
-    bool began = check_expected(&p, put->expect, e) == 0;
-    if (began && put_at(h, &p, put, &r, st, e) == 0)
+    bool began = check_expected(&p, put->expect, e) == 0, keep = false;
+    if (began && put_at(h, &p, put, &r, st, &keep, e) == 0)
         return 0;
+    if (keep)
+        return err_wrap(e, "the file before it may be removed, its new content is in %s", p.temp);
     if (began)
         tidy(h, p.temp);
     if (e->cls != ERR_CONFLICT || !put->expect || *put->expect)
@@ -346,7 +353,7 @@ int hdfs_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
     struct retry r = RETRY_INIT(h->params.deadline_ns, NULL);
     cleanup_hdfs_place struct hdfs_place p = {0};
     struct hdfs_status made;
-    bool done;
+    bool done, gone;
     if (hdfs_place_open(h, path, &r, &p, e))
         return -1;
     if (!p.there) {
@@ -356,7 +363,7 @@ int hdfs_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
             return -1;
         }
         set_made(h, p.temp, mark, &r);
-        if (move(h, p.temp, p.absolute, false, made.id, p.what, &r, e) == 0)
+        if (move(h, p.temp, p.absolute, false, made.id, p.what, &r, &gone, e) == 0)
             return 0;
         tidy(h, p.temp);
         if (e->cls != ERR_EXISTS)
@@ -410,6 +417,7 @@ int hdfs_rename(void *impl, const char *from, const char *to, const char *expect
     cleanup_hdfs_place struct hdfs_place p = {0};
     cleanup_free char *source = hdfs_path(h, from), *what = hdfs_name(h, from);
     struct hdfs_status is;
+    bool gone;
     if (hdfs_status_of(h, source, what, &r, &is, e) || hdfs_place_open(h, to, &r, &p, e))
         return -1;
     if (expect && strcmp(is.st.version, expect) != 0)
@@ -417,7 +425,7 @@ int hdfs_rename(void *impl, const char *from, const char *to, const char *expect
     if (p.there && p.was.st.is_dir != is.st.is_dir)
         return store_err(e, ERR_INVALID, is.st.is_dir ? ENOTDIR : EISDIR, REASON_STORE_ERROR,
             p.what, is.st.is_dir ? ": it is a file" : ": it is a directory");
-    if (move(h, source, p.absolute, true, is.id, what, &r, e))
+    if (move(h, source, p.absolute, true, is.id, what, &r, &gone, e))
         return -1;
     *st = is.st;
     return 0;

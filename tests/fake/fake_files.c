@@ -28,7 +28,7 @@ struct fake_files {
     struct file files[FILES];
     unsigned last_id, refused, struck;
     char token[64];
-    bool standby;
+    bool standby, httpfs;
     struct {
         char where[8], kind[16];
         unsigned left;
@@ -174,6 +174,8 @@ static void rename_to(
         exception(a, 404, "FileNotFoundException", "rename source is not found");
     } else if (!target || !*target) {
         exception(a, 403, "IOException", "destination is no file");
+    } else if (there && f->httpfs) {
+        buf_adds(&a->body, "{\"boolean\":false}");
     } else if (there && !replace) {
         exception(a, 403, "FileAlreadyExistsException", "rename destination already exists");
     } else {
@@ -366,6 +368,13 @@ void fake_files_standby(struct fake_files *f, bool on)
 {
     pthread_mutex_lock(&f->mu);
     f->standby = on;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_files_httpfs(struct fake_files *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->httpfs = true;
     pthread_mutex_unlock(&f->mu);
 }
 

@@ -24,6 +24,10 @@ unsigned fake_files_refused(struct fake_files *f);
 /* It is a name node on standby from now on, or active. */
 void fake_files_standby(struct fake_files *f, bool on);
 
+/* It is HttpFS from now on, as far as a rename to a name that is taken goes: not done, without
+ * words. */
+void fake_files_httpfs(struct fake_files *f);
+
 /* Happens to the next requests of where: "web", "name" (node) or "data" (node). kind: busy (503,
  * Retry-After: 1), error (500), reset (connection closed without an answer), truncated (half the
  * body), stall (half of it, and the other does not come), hang (no byte until the client gives up),

@@ -359,6 +359,37 @@ static void what_cannot_be_written(void **state)
     is_there(w, "file", 1);
 }
 
+/* HttpFS replaces nothing: what is there is removed first. If it fails from then on, the new
+ * content is all that there is. */
+static void half_replaced(void **state)
+{
+    struct rig *w = *state;
+    struct err e = ERR_INIT;
+    if (!w->files || strcmp(w->of->writes, "name") != 0)
+        return;
+    store_free(w->s);
+    w->s = open_for(w, 2 * BRIEF);
+    fake_files_httpfs(w->files);
+    ok(put_over(w, &e), &e);
+    is_there(w, "file", 2);
+    place(w, "file", 1);
+    /* two looks, CREATE, a look, RENAME, a look, DELETE, RENAME */
+    fault(w, "name", "fine", 7);
+    fault(w, "name", "hang", 1);
+    assert_int_equal(put_over(w, &e), -1);
+    assert_int_equal(e.cls, ERR_RETRY);
+    clear(w);
+    size_t len;
+    assert_null(fake_files_get(w->files, "/set/file", &len));
+    assert_int_equal(fake_files_count(w->files), 1);
+    const char *temp = strstr(e.msg, "/set/.millrace-put-");
+    assert_non_null(temp);
+    cleanup_free char *name = xstrndup(temp + 5, strcspn(temp + 5, ": "));
+    is_there(w, name, 2);
+    ok(put_over(w, &e), &e);
+    is_there(w, "file", 2);
+}
+
 static void expired_before_a_write(void **state)
 {
     struct rig *w = *state;
@@ -381,7 +412,8 @@ static int run_one(void)
         with_rig(redirects_in_a_circle), with_rig(expired_in_the_middle),
         with_rig(expired_and_no_other)};
     const struct CMUnitTest writes[] = {with_rig(written_through_faults),
-        with_rig(what_cannot_be_written), with_rig(expired_before_a_write)};
+        with_rig(what_cannot_be_written), with_rig(half_replaced),
+        with_rig(expired_before_a_write)};
     int failed = cmocka_run_group_tests_name(flavour->name, reads, NULL, NULL);
     return flavour->writes ? failed + cmocka_run_group_tests_name(flavour->name, writes, NULL, NULL)
                            : failed;
