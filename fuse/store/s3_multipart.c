@@ -257,10 +257,20 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
             return -1;
         if (s3_check_body(j->s, &call, &resp, &out, e) == 0) {
             char value[256];
-            *etag = j->s->google ? xstrdup(s3_tag(j->s, &resp, value, sizeof value))
-                                 : s3_xml_text(resp.body.data, resp.body.len,
-                                     "CompleteMultipartUploadResult", "ETag");
-            return 0;
+            *etag = s3_xml_text(
+                resp.body.data, resp.body.len, "CompleteMultipartUploadResult", "ETag");
+            bool told = *etag && **etag;
+            if (told && j->s->google) {
+                free(*etag);
+                *etag = xstrdup(s3_tag(j->s, &resp, value, sizeof value));
+            }
+            if (!told)
+                free(steal(etag));
+            if (told || s3_is_marked(j->s, j->key, j->mark, etag))
+                return 0;
+            cleanup_free char *what = s3_name(j->s, j->key);
+            return store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
+                ": the server does not say that it has put its parts together");
         }
         if (s3_conflict(j->s, j->key, j->expect, &out, e) || !s3_again(j->s, &r, &out, e))
             return -1;

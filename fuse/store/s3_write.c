@@ -186,9 +186,16 @@ static int copy_single(struct s3 *s, const char *from, const char *to, const cha
             return -1;
         if (s3_check_body(s, &call, &resp, &out, e) == 0) {
             char value[256];
-            *etag = s->google
-                ? xstrdup(s3_tag(s, &resp, value, sizeof value))
-                : s3_xml_text(resp.body.data, resp.body.len, "CopyObjectResult", "ETag");
+            *etag = s3_xml_text(resp.body.data, resp.body.len, "CopyObjectResult", "ETag");
+            if (!*etag || !**etag) { /* as of a server that takes it for an upload of nothing */
+                cleanup_free char *what = s3_name(s, to);
+                return store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
+                    ": the server does not say that it has copied it");
+            }
+            if (s->google) {
+                free(*etag);
+                *etag = xstrdup(s3_tag(s, &resp, value, sizeof value));
+            }
             return 0;
         }
         if (!s3_again(s, &r, &out, e))

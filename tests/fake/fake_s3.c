@@ -83,7 +83,7 @@ unsigned fake_s3_uploads(struct fake_s3 *f)
 
 static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short",
     "long", "etag", "norange", "otherrange", "xml", "html", "redirect", "hang", "skew", "denied",
-    "ok200", "lost", "slow", "stall", "forgotten", "damaged", "fine"};
+    "ok200", "lost", "slow", "stall", "forgotten", "damaged", "mute", "fine"};
 _Static_assert(ARRAY_LEN(kinds) <= FAULT_KINDS, "a counter for each kind");
 
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count)
@@ -217,6 +217,8 @@ static bool early_fault(
         buf_adds(&a->body, "<?xml version=\"1.0\"?><ListBucketResult><Contents><Key>half");
     } else if (strcmp(fault, "html") == 0) {
         buf_adds(&a->body, "<html><head/><body>Welcome to nginx!</body></html>");
+    } else if (strcmp(fault, "mute") == 0) {
+        a->status = 200;
     } else if (strcmp(fault, "ok200") == 0) {
         answer_error(
             a, 200, "InternalError", "We encountered an internal error. Please try again.");

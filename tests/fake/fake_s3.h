@@ -63,8 +63,9 @@ void fake_s3_region(struct fake_s3 *f, const char *region, enum fake_s3_tells ho
  * with the whole object), otherrange (other bytes than those asked for), xml (malformed), html (a
  * page of some other server), redirect (301 to eu-west-9), hang (no byte until the client gives
  * up), skew (refused for its time until the client uses ours, an hour from now), denied (403),
- * ok200 (200 with an Error document), lost (done, but the answer is lost), slow (after 50 ms),
- * forgotten (404 NoSuchUpload), damaged (a bit is another one). -1: no such kind. */
+ * ok200 (200 with an Error document), mute (200, nothing is done or said), lost (done, but the
+ * answer is lost), slow (after 50 ms), forgotten (404 NoSuchUpload), damaged (a bit is another
+ * one). -1: no such kind. */
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count);
 void fake_s3_clear(struct fake_s3 *f); /* no more faults */
 /* requests so far to which one of that kind made a difference */

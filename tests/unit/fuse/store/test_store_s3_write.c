@@ -275,6 +275,32 @@ static void renames_copy_and_delete(void **state)
     check_object(w, "set/again", 1, LEN);
 }
 
+/* A gateway that does not know copies takes one for an upload of nothing, and says that it is done.
+ */
+static void a_rename_removes_nothing_that_is_not_copied(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    size_t len;
+    fake_s3_fault(w->server, "PUT", "mute", 1);
+    assert_int_equal(store_rename(w->s, "file", "moved", NULL, &st, &e), -1);
+    assert_int_equal(e.cls, ERR_RETRY);
+    assert_non_null(strstr(e.msg, "does not say that it has copied it"));
+    check_object(w, "set/file", 1, LEN);
+    assert_null(fake_s3_get(w->server, "set/moved", &len));
+    struct s3 *s = small_parts(w);
+    cleanup_fd int fd = content_fd(5, 1050000);
+    fake_s3_clear(w->server);
+    fake_s3_fault(w->server, "POST", "fine", 1);
+    fake_s3_fault(w->server, "POST", "mute", 1);
+    assert_int_equal(store_s3.put(s, "large", PUT(fd, 1050000), &st, &e), -1);
+    assert_int_equal(e.cls, ERR_RETRY);
+    assert_null(fake_s3_get(w->server, "set/large", &len));
+    assert_int_equal(fake_s3_uploads(w->server), 0);
+    store_s3.close(s);
+}
+
 /* The object changes between the look at it and the copy: what is copied is what was told. */
 static void a_rename_is_of_one_version(void **state)
 {
@@ -359,6 +385,7 @@ int main(void)
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
+        with_fixture(a_rename_removes_nothing_that_is_not_copied),
         with_fixture(a_rename_is_of_one_version), with_fixture(a_rename_removes_what_it_copied),
         with_fixture(a_removal_is_of_one_version), cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
