@@ -53,6 +53,12 @@ for crds in true false; do
     done
 done
 
+step "policies that the API server has no doubts of"
+checked() { k get validatingadmissionpolicies -l "app.kubernetes.io/instance=$RELEASE" -o json | jq -e '.items | length > 0 and all(.status.observedGeneration == .metadata.generation)'; }
+expect 60 "they are checked" checked
+doubts=$(k get validatingadmissionpolicies -l "app.kubernetes.io/instance=$RELEASE" -o json | jq -r '.items[].status.typeChecking.expressionWarnings // [] | .[].warning')
+[ -z "$doubts" ] || fail "doubts: $doubts"
+
 step "least privilege"
 allowed() { k auth can-i "$@" -q; }
 account=system:serviceaccount:$SYSTEM:$RELEASE

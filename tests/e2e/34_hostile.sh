@@ -80,7 +80,7 @@ refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}"
 refused "a pod of a job with a volume of the driver" \
     "$(hostile stolen "$INLINE" "ownerReferences: [{apiVersion: kubeflow.org/v1, kind: TFJob, name: x, uid: 11111111-2222-3333-4444-555555555555, controller: true}]")" \
     "is for Millrace's own pods"
-image=$(k get validatingadmissionpolicy "$RELEASE-operator" -o json | jq -r '.spec.validations[].expression' | sed -n "s/.*c.image == '\([^']*\)'.*/\1/p")
+image=$(k -n "$SYSTEM" get deployment "$RELEASE-operator" -o jsonpath='{.spec.template.spec.containers[0].image}')
 cache_pod() # PART OF THE SPEC [NAMESPACE]
 {
     echo "{apiVersion: v1, kind: Pod, metadata: {name: stolen, namespace: ${2:-$NS-open}, $OWNER}, spec: {containers: [{name: c, image: $image}], $1}}"
