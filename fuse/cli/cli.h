@@ -29,6 +29,8 @@ int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* terminal.c: text from elsewhere, for people: what a terminal would obey is a "?" */
 void cli_put(FILE *out, const char *text);
 void cli_put_name(const char *name); /* on stdout; as it is, if that is no terminal */
+/* Writing to stdout has failed: where nobody reads it any more, the process ends by SIGPIPE. */
+void cli_end_if_closed(int sys);
 
 /* -- verbs (verbs.c) ------------------------------------------------------------------------- */
 

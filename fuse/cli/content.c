@@ -61,6 +61,7 @@ static int content_send(struct cli_place *p, const struct store_stat *st, struct
         return 0;
     if (c->done)
         return 0;
+    cli_end_if_closed(c->sys);
     return c->sys ? err_sys(e, c->sys, "write to stdout") : -1;
 }
 
@@ -107,9 +108,11 @@ static int tail_lines(struct cli_place *p, const struct store_stat *st, uint64_t
                     "%s: its last %" PRIu64
                     " lines have more than %u MiB: take bytes (--bytes), or a copy of it",
                     p->said, n, BACK_MAX >> 20);
-            return io_write(STDOUT_FILENO, text + at, (size_t)back - at)
-                ? err_sys(e, errno, "write to stdout")
-                : 0;
+            if (io_write(STDOUT_FILENO, text + at, (size_t)back - at) == 0)
+                return 0;
+            int sys = errno;
+            cli_end_if_closed(sys);
+            return err_sys(e, sys, "write to stdout");
         }
     }
 }

@@ -32,11 +32,13 @@ static volatile sig_atomic_t interrupted; /* the signal */
 
 static void on_interrupt(int sig) { interrupted = sig; }
 
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
 /* The first one ends it: what is half is removed. A second one kills, as ever; one that is ignored
- * (nohup) stays so. */
+ * (nohup) stays so. SIGPIPE may be a server's that closes a connection: whoever prints looks. */
 void copy_catch_signals(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
         struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
                          before;
@@ -45,6 +47,8 @@ void copy_catch_signals(void)
     }
 }
 
+bool copy_interrupted(void) { return interrupted != 0; }
+
 void copy_end_by_signal(void)
 {
     if (!interrupted)
@@ -52,6 +56,25 @@ void copy_end_by_signal(void)
     fflush(NULL);
     signal(interrupted, SIG_DFL);
     raise(interrupted);
+}
+
+void copy_release_signals(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+        struct sigaction now;
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == on_interrupt)
+            signal(signals[i], SIG_DFL);
+    }
+    copy_end_by_signal();
+}
+
+void copy_failed(struct progress *progress, const struct err *e)
+{
+    if (interrupted == SIGPIPE) {
+        progress_hide(progress);
+        copy_end_by_signal();
+    }
+    progress_failed(progress, e);
 }
 
 static int err_interrupted(struct err *e)
@@ -324,6 +347,8 @@ static void tree_job_run(void *arg)
         progress_hide(c->progress);
         flockfile(stdout);
         cli_put_name(j->name), puts("");
+        if (fflush(stdout) && errno == EPIPE)
+            interrupted = SIGPIPE;
         funlockfile(stdout);
     }
     free(j->name);

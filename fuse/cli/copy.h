@@ -12,7 +12,14 @@
 /* From here on a signal ends copies early, and nothing half is left under a name; then the process
  * ends by it. */
 void copy_catch_signals(void);
+bool copy_interrupted(void);
+/* Nothing that follows can be half: a signal is nobody's business any more, and one that came ends
+ * the process. */
+void copy_release_signals(void);
 void copy_end_by_signal(void);
+/* What ended it all is told; where it was that nobody reads what is printed, the process ends by
+ * that without a word. */
+void copy_failed(struct progress *progress, const struct err *e);
 /* src was looked at (place_stat) and is no directory. */
 int copy_one(struct cli_place *src, const struct place_entry *file, struct cli_place *dst,
     struct progress *progress, struct err *e);

@@ -77,7 +77,7 @@ int verb_cp(const struct verb *v, int argc, char **argv)
     progress_start(&progress, "copied");
     if (place_open(&src, &a, a.pos[0], true, &e) || place_open(&dst, &a, to, false, &e)
         || cp_places(&src, &dst, recursive, verbose, &tree, &progress, &e))
-        progress_failed(&progress, &e);
+        copy_failed(&progress, &e);
     uint64_t failed = progress_end(&progress);
     print_copied(&progress, failed, json, tree);
     copy_end_by_signal();
@@ -122,13 +122,17 @@ static int mv_found(void *user, const struct store_entry *entry)
         m->names = xrealloc(m->names, m->cap * sizeof *m->names);
     }
     m->names[m->n++] = xstrdup(entry->name);
-    return 0;
+    return copy_interrupted();
 }
 
 static void mv_names(struct mv_tree *m)
 {
     for (size_t i = 0; i < m->n; i++) {
         struct err e = ERR_INIT;
+        if (copy_interrupted()) {
+            free(m->names[i]);
+            continue;
+        }
         struct store_stat st;
         cleanup_free char *from = xasprintf("%s/%s", m->from, m->names[i]),
                           *to = xasprintf("%s/%s", m->to, m->names[i]);
@@ -148,11 +152,13 @@ static int mv_dir(struct mv_tree *m, struct err *e)
     int rc;
     do {
         rc = store_list_tree(m->store, m->from, &cursor, mv_found, m, e);
-    } while (rc == 0 && cursor);
+    } while (rc == 0 && cursor && !copy_interrupted());
     free(cursor);
     progress_found(m->progress, m->n, 0);
     progress_found_all(m->progress);
     mv_names(m);
+    if (copy_interrupted())
+        return err_set(e, ERR_RETRY, "interrupted: what was not moved yet is where it was");
     struct err none = ERR_INIT;
     if (rc == 0 && !m->progress->failed)
         store_rmdir(m->store, m->from, &none); /* its marker, if it has one */
@@ -191,6 +197,7 @@ static int mv_by_copy(struct cli_place *src, struct cli_place *dst, const struct
         return -1;
     if (progress->failed)
         return err_set(e, ERR_CONFLICT, "%s stays, as not all of it was copied", src->said);
+    copy_release_signals();
     struct progress removal;
     progress_start(&removal, "removed");
     int rc = from->st.is_dir ? rm_tree(src, copied, &removal, e) : place_remove(src, "", e);
@@ -238,7 +245,7 @@ int verb_mv(const struct verb *v, int argc, char **argv)
     progress_start(&progress, "moved");
     if (place_open(&src, &a, a.pos[0], false, &e) || place_open(&dst, &a, to, false, &e)
         || mv_places(&a, &src, &dst, &progress, &e))
-        progress_failed(&progress, &e);
+        copy_failed(&progress, &e);
     uint64_t failed = progress_end(&progress);
     print_copied(&progress, failed, json, false);
     copy_end_by_signal();

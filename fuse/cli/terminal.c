@@ -2,6 +2,8 @@
 /* Text from elsewhere on a person's terminal: messages of Events, conditions, names of files. */
 #include "fuse/cli/cli.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,4 +37,13 @@ void cli_put_name(const char *name)
         cli_put(stdout, name);
     else
         fputs(name, stdout);
+}
+
+/* The signal itself is ignored where servers are asked: it may be of their connections. */
+void cli_end_if_closed(int sys)
+{
+    if (sys != EPIPE)
+        return;
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
 }

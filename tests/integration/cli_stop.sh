@@ -122,5 +122,52 @@ done
 is "nothing else is there" "old" "$(ls -A small)"
 run millrace cp "$URL/f1" local/
 is "what is not told to end is whole" "0 $((32 << 20))" "$status $(stat -c %s local/f1)"
+# An object store renames a tree object by object: what is left when it is told to end stays where it was.
+mkfifo s3.in
+fake-s3 <s3.in >s3.out 2>s3.log &
+S3=$!
+exec 7>s3.in
+wait_for grep -q http s3.out
+s3=(--option "endpoint=$(head -n 1 s3.out)" --option anonymous=true)
+for i in {1..60}; do echo "put tree/f$i 10" >&7; done
+echo "PUT:slow:100" >&7
+count_of() { millrace ls --recursive "s3://data/$1" "${s3[@]}" 2>/dev/null | wc -l || true; }
+moved() { [ "$(count_of moved)" -ge 3 ]; }
+millrace mv s3://data/tree s3://data/moved "${s3[@]}" 2>said &
+pid=$!
+is "mv in a store: it moves" 0 "$(wait_for moved && echo 0)"
+kill -TERM "$pid"
+status=0
+wait "$pid" || status=$?
+is "mv in a store: it ends by the signal" 143 "$status"
+left=$(count_of tree)
+is "mv in a store: not all is moved, and nothing lost" "yes 60" "$([ "$left" -gt 0 ] && echo yes) $((left + $(count_of moved)))"
+has "mv in a store: and it says so" "interrupted: what was not moved yet is where it was" "$(<said)"
+echo "clear" >&7
+
+# Nobody reads any more: as cat(1) ends, and without a word.
+echo "put large 30000000" >&7
+is_there() { millrace stat s3://data/large "${s3[@]}"; }
+wait_for is_there
+closed() # NAME VERB…
+{
+    local name=$1
+    shift
+    status=0
+    { "$@" 2>said || echo $? >ended; } | head -c 10 >/dev/null
+    is "$name to a closed pipe ends by it" 141 "$(<ended)"
+    is "$name to a closed pipe says nothing" "" "$(<said)"
+    rm -f ended
+}
+closed cat millrace cat s3://data/large "${s3[@]}"
+closed tail millrace tail --bytes 20000000 s3://data/large "${s3[@]}"
+mkdir many
+quiet() { sleep 0.3; millrace cp --recursive --verbose s3://data/moved many "${s3[@]}"; }
+{ quiet 2>said || echo $? >ended; } | true
+is "cp to a closed pipe ends by it" 141 "$(<ended)"
+is "cp to a closed pipe says nothing" "" "$(<said)"
+is "cp to a closed pipe leaves nothing half" "" "$(strays many)"
+exec 7>&-
+wait "$S3" || true
 echo "1..$count"
 exit "$failed"
