@@ -20,14 +20,42 @@
 
 /* -- the server ------------------------------------------------------------------------------ */
 
-static void check_skew(const struct http_resp *resp, struct doctor_lines *r)
+static int ask_server(struct http *h, const char *url, struct http_resp *resp, struct err *e)
+{
+    const char *const headers[] = {"cache-control: no-cache", NULL};
+    return http_do(h,
+        &(struct http_req){
+            .method = "HEAD", .url = url, .headers = headers, .timeout_ns = ANSWER_NS},
+        resp, e);
+}
+
+/* Was it said some time ago, by a cache on the way? One that does not say so (Age) says the same
+ * again. */
+static bool is_kept(struct http *h, const char *url, const struct http_resp *resp, const char *date)
+{
+    char text[64];
+    struct err none = ERR_INIT;
+    cleanup_resp struct http_resp later = {0};
+    if (http_header(resp, "age", text, sizeof text))
+        return true;
+    clock_sleep_ns(NS_PER_S + NS_PER_S / 5);
+    return ask_server(h, url, &later, &none) == 0
+        && (http_header(&later, "age", text, sizeof text)
+            || (http_header(&later, "date", text, sizeof text) && strcmp(text, date) == 0));
+}
+
+static void check_skew(
+    struct http *h, const char *url, const struct http_resp *resp, struct doctor_lines *r)
 {
     char date[64];
     int64_t theirs;
     if (!http_header(resp, "date", date, sizeof date) || clock_parse_http_date(date, &theirs))
         return;
     int64_t skew = theirs - clock_real_ns(), apart = skew < 0 ? -skew : skew;
-    if (apart > SKEW_MAX_NS)
+    if (apart > SKEW_MAX_NS && is_kept(h, url, resp, date))
+        doctor_line(r, DOCTOR_SKIPPED,
+            "clock: the answer is from a cache on the way, and tells an old time");
+    else if (apart > SKEW_MAX_NS)
         doctor_line(r, DOCTOR_FAILED,
             "clock: the server's is %" PRId64
             " s %s this machine's: signed requests are refused from 15 minutes on: set this one right "
@@ -38,15 +66,9 @@ static void check_skew(const struct http_resp *resp, struct doctor_lines *r)
             r, DOCTOR_OK, "clock: less than %" PRId64 " s from the server's", apart / NS_PER_S + 1);
 }
 
-static int ask_server(struct http *h, const char *url, struct http_resp *resp, struct err *e)
-{
-    return http_do(
-        h, &(struct http_req){.method = "HEAD", .url = url, .timeout_ns = ANSWER_NS}, resp, e);
-}
-
 /* Nothing secret is sent, so whoever answers will do: that the certificate is good is seen when the
- * store is asked. */
-static void check_server(const char *server, struct doctor_lines *r)
+ * store is asked. False: it did not. */
+static bool check_server(const char *server, struct doctor_lines *r)
 {
     struct err e = ERR_INIT;
     cleanup_resp struct http_resp first = {0}, again = {0};
@@ -54,7 +76,13 @@ static void check_server(const char *server, struct doctor_lines *r)
     struct http *h = http_new(&(struct http_conf){.insecure = true, .connect_ns = CONNECT_NS}, &e);
     int rc = h ? ask_server(h, url, &first, &e) : -1;
     int64_t began = clock_mono_ns();
-    if (rc && e.sys == EADDRNOTAVAIL) {
+    bool answers = rc == 0;
+    if (rc && e.sys == EADDRNOTAVAIL && strstr(e.msg, "timed out")) {
+        doctor_line(r, DOCTOR_FAILED,
+            "name: no server that /etc/resolv.conf names says within %d s where %s is: do they run, and "
+            "does a firewall let this machine reach them (port 53)?",
+            (int)(CONNECT_NS / NS_PER_S), server);
+    } else if (rc && e.sys == EADDRNOTAVAIL) {
         doctor_line(r, DOCTOR_FAILED,
             "name: that of %s does not resolve: is it spelled right (option endpoint), and does "
             "/etc/resolv.conf name a server that knows it?",
@@ -70,9 +98,21 @@ static void check_server(const char *server, struct doctor_lines *r)
         double ms = (double)(clock_mono_ns() - began) / (double)NS_PER_MS;
         doctor_line(r, DOCTOR_OK, "name: that of %s resolves", server);
         doctor_line(r, DOCTOR_OK, "connection: it answers, in %.1f ms", ms);
-        check_skew(rc == 0 ? &again : &first, r);
+        check_skew(h, url, rc == 0 ? &again : &first, r);
     }
     http_free(h);
+    return answers;
+}
+
+/* Of several one will do; the others are told all the same. True: the store can be asked. */
+static bool check_servers(const char *servers, struct doctor_lines *r)
+{
+    cleanup_free char *copy = xstrdup(servers);
+    char *save = NULL;
+    bool any = false;
+    for (char *one = strtok_r(copy, " ", &save); one; one = strtok_r(NULL, " ", &save))
+        any |= check_server(one, r);
+    return any;
 }
 
 /* -- the store ------------------------------------------------------------------------------- */
@@ -189,10 +229,7 @@ void doctor_store(const struct args *a, const char *url, bool write, struct doct
     }
     doctor_line(r, DOCTOR_OK, "URL: it and the options make sense");
     store_contact(t.store, &server, &who);
-    unsigned failed = r->failed;
-    if (server)
-        check_server(server, r);
-    if (r->failed > failed || check_access(&t, server, r))
+    if ((server && !check_servers(server, r)) || check_access(&t, server, r))
         return;
     doctor_reads(t.store, r);
     if (write)

@@ -189,7 +189,10 @@ int hdfs_check(void *impl, struct err *e)
 static void hdfs_contact(void *impl, char **server, char **who)
 {
     struct hdfs *h = impl;
-    *server = xstrdup(h->node[atomic_load(&h->active)]);
+    struct buf all = BUF_INIT(4096);
+    for (unsigned i = 0; i < h->nnodes; i++)
+        buf_addf(&all, "%s%s", i ? " " : "", h->node[i]);
+    *server = buf_take(&all);
     *who = h->user ? xasprintf("user %s", h->user) : NULL;
 }
 

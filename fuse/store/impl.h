@@ -130,7 +130,8 @@ struct store_ops {
     void *(*open)(const struct store_params *p, struct err *e);
     void (*close)(void *impl);
     int (*check)(void *impl, struct err *e);
-    void (*contact)(void *impl, char **server, char **who); /* NULL: it has no server */
+    /* NULL: it has no server. Several servers: with blanks between */
+    void (*contact)(void *impl, char **server, char **who);
     int (*stat_path)(void *impl, const char *path, struct store_stat *st, struct err *e);
     int (*list)(
         void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);

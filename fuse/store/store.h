@@ -114,8 +114,8 @@ unsigned store_caps(const struct store *s);
 bool store_path_ok(const char *path);
 
 /* Where it is asked and as whom, for people; the caller frees both. server: "https://host:port",
- * NULL: it has none. who: "profile x of the AWS files"; NULL: it is not known before the first
- * call, or makes no difference. */
+ * several with blanks between, of which one must answer; NULL: it has none. who: "profile x of the
+ * AWS files"; NULL: it is not known before the first call, or makes no difference. */
 void store_contact(struct store *s, char **server, char **who);
 /* All calls since its last answer have failed, one of them for a whole deadline: what nobody waits
  * for should spare it. While that is so, 64 calls at a time wait for it, others fail at once. */

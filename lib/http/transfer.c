@@ -337,6 +337,8 @@ static int transfer_fail(const struct transfer *t, CURLcode code, const char *de
     } else if (code == CURLE_OUT_OF_MEMORY) {
         cls = ERR_EXHAUSTED;
         sys = ENOMEM;
+    } else if (code == CURLE_OPERATION_TIMEDOUT && strstr(why, "Resolving timed out")) {
+        sys = EADDRNOTAVAIL; /* nobody said where it is: that is no silence of the server's */
     } else if (code == CURLE_OPERATION_TIMEDOUT) {
         sys = ETIMEDOUT;
     } else if (code == CURLE_COULDNT_RESOLVE_HOST) {

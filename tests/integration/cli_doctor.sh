@@ -78,6 +78,46 @@ s.serve_forever()'
 serve late "$late"
 says "another clock" 1 "s before this machine's: signed requests are refused from 15 minutes on" \
     millrace doctor s3://data --option "endpoint=http://127.0.0.1:$PORT"
+kept=${late/time.time() + 3600/784111777}
+for age in 'self.send_header("Age", "9"); ' ''; do
+    serve "kept${age:+-aged}" "${kept/self.send_header/${age}self.send_header}"
+    run millrace doctor s3://data --option "endpoint=http://127.0.0.1:$PORT"
+    has "a time that a cache has kept${age:+ and says so} is no wrong clock" "skipped clock: the answer is from a cache" "$out"
+done
+nodes='
+import http.server, json
+class Node(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self, body=True):
+        of = {"type": "DIRECTORY", "length": 0, "modificationTime": 1, "fileId": 1, "pathSuffix": ""}
+        said = {"FileStatus": of} if "GETFILESTATUS" in self.path else {}
+        if "LISTSTATUS" in self.path:
+            said = {"DirectoryListing": {"partialListing": {"FileStatuses": {"FileStatus": []}}, "remainingEntries": 0}}
+        text = json.dumps(said).encode() if body else b""
+        self.send_response(200); self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text))); self.end_headers(); self.wfile.write(text)
+    def do_HEAD(self): self.do_GET(False)
+    def log_message(self, *a): pass
+s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Node)
+print(s.server_port, flush=True)
+s.serve_forever()'
+serve nodes "$nodes"
+says "a name node of two is dead" 1 "FAILED  connection: HEAD http://127.0.0.1:1/" \
+    millrace doctor hdfs://cluster/a --option "name-nodes=127.0.0.1:1,127.0.0.1:$PORT"
+has "and the other one is asked" "ok      listing: 0 entries" "$out"
+says "both are well" 0 "ok      listing: 0 entries" millrace doctor hdfs://cluster/a --option "name-nodes=127.0.0.1:$PORT,localhost:$PORT"
+is "and each is told" 2 "$(grep -c "ok      connection: it answers" <<<"$out")"
+says "both are dead" 1 "FAILED  connection: HEAD http://127.0.0.1:2/" \
+    millrace doctor hdfs://cluster/a --option "name-nodes=127.0.0.1:1,127.0.0.1:2"
+
+# A name server that never answers.
+serve silent 'import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("127.0.0.1", 53)); print(53, flush=True); time.sleep(3600)'
+echo "nameserver 127.0.0.1" >resolv.conf
+says "no name server answers" 1 "FAILED  name: no server that /etc/resolv.conf names says within 5 s where http://store.example is" \
+    unshare --mount bash -c 'mount --bind resolv.conf /etc/resolv.conf && exec "$@"' - \
+    millrace doctor s3://data --option endpoint=http://store.example
+
 openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 2>/dev/null
 tls='
 import http.server, ssl
