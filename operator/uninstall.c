@@ -40,7 +40,7 @@ struct uninstall_listing {
 };
 
 /* Whoever watches one namespace only now may have worked for more before. */
-static bool is_ours(const struct uninstall_listing *l, const json_t *item)
+static bool is_left_by_us(const struct uninstall_listing *l, const json_t *item)
 {
     size_t i;
     json_t *name;
@@ -57,7 +57,7 @@ static int add_object(void *user, json_t *item_take)
     const struct uninstall_listing *l = user;
     cleanup_json json_t *item = item_take;
     const char *ns = kube_namespace(item);
-    if (!is_ours(l, item) || !l->kind->counts(item))
+    if (!is_left_by_us(l, item) || !l->kind->counts(item))
         return 0;
     json_t *kinds = json_object_get(l->found, ns);
     if (!kinds)

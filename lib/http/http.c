@@ -189,15 +189,6 @@ enum err_class http_class_of_status(int status)
     return status >= 400 && status < 500 ? ERR_INVALID : ERR_RETRY;
 }
 
-char *http_shown_url(const char *url)
-{
-    const char *host = strstr(url, "://");
-    host = host ? host + 3 : url;
-    const char *at = memrchr(host, '@', strcspn(host, "/?#"));
-    const char *from = at ? at + 1 : host;
-    return xasprintf("%.*s%.*s", (int)(host - url), url, (int)strcspn(from, "?#"), from);
-}
-
 bool http_is_word(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)

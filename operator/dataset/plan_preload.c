@@ -207,7 +207,7 @@ static void say_as_before(const struct dataset_observed *o, struct dataset_prelo
 }
 
 /* A pod that has begun anew cannot look at a store that does not answer: that says nothing of what
- * is in the cache. False: it is another trouble, or was not preloaded. */
+ * is in the cache. False: it is another problem, or was not preloaded. */
 static bool keep_while_silent(const struct dataset_observed *o, const char *reason,
     const char *message, struct dataset_preloading *r)
 {

@@ -72,7 +72,7 @@ static int free_port(void)
     abort();
 }
 
-static struct process start_with(const char *flag, const char *more)
+static struct process start(const char *flag)
 {
     static int serial;
     struct process p = {.port = free_port(), .metrics = free_port()};
@@ -88,13 +88,11 @@ static struct process start_with(const char *flag, const char *more)
         dup2(fd, 1);
         dup2(fd, 2);
         execl(program, program, "--kubeconfig", config, "--http", address, "--metrics", metrics,
-            "--leader-elect", flag, more, NULL);
+            "--leader-elect", flag, NULL);
         _exit(127);
     }
     return p;
 }
-
-static struct process start(const char *flag) { return start_with(flag, NULL); }
 
 /* Exit status; 128 + signal if one ended it. Fails the test, and ends the process, if it does not
  * end by itself in time. */
@@ -399,27 +397,6 @@ static void it_tells_who_would_be_left_without_it(void **state)
     assert_true(logged(&p, "It is not known whether Millrace is in use"));
 }
 
-/* Of other namespaces are those that an operator has worked for: their finalizer waits for one. */
-static void it_tells_who_was_left_by_a_narrower_operator(void **state)
-{
-    (void)state;
-    put_object(&kube_datasets, "{\"metadata\": {\"namespace\": \"a\", \"name\": \"never\"}}");
-    put_object(&kube_tfjobs, "{\"metadata\": {\"namespace\": \"a\", \"name\": \"anothers\"}}");
-    struct process p = start_with("--uninstall-check", "--watch-namespace=b");
-    assert_int_equal(end_of(&p), 0);
-    put_object(&kube_datasets,
-        "{\"metadata\": {\"namespace\": \"a\", \"name\": \"left\", \"finalizers\": [\"x/y\", \"millrace.dev/dataset\"]}}");
-    p = start_with("--uninstall-check", "--watch-namespace=b");
-    assert_int_equal(end_of(&p), 1);
-    assert_true(logged(&p, "namespace a: 1 Datasets (left)\n"));
-    put_object(&kube_datasets, "{\"metadata\": {\"namespace\": \"b\", \"name\": \"own\"}}");
-    p = start_with("--uninstall-check", "--watch-namespace=b");
-    assert_int_equal(end_of(&p), 1);
-    assert_true(logged(&p, "namespace b: 1 Datasets (own)\n"));
-    assert_false(logged(&p, "never"));
-    assert_false(logged(&p, "anothers"));
-}
-
 static void a_bad_configuration_is_explained(void **state)
 {
     (void)state;
@@ -511,8 +488,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_flags_are_explained, setup, teardown),
         cmocka_unit_test_setup_teardown(without_its_key_it_ends_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(it_tells_who_would_be_left_without_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            it_tells_who_was_left_by_a_narrower_operator, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_configuration_is_explained, setup, teardown),
         cmocka_unit_test_setup_teardown(without_tfjobs_it_needs_no_such_kind, setup, teardown),
         cmocka_unit_test_setup_teardown(
