@@ -98,6 +98,7 @@ void s3_places_close(struct s3 *s);
  * INVALID, DENIED (InvalidOption). */
 int s3_endpoint_check(
     const struct store_params *p, const char *option, const char *url, struct err *e);
+bool s3_is_amazons(const char *endpoint); /* of a URL */
 /* The server asked says that the bucket is in another region (its word is not trusted). True:
  * requests go elsewhere now, so try again. False: option region was given, which holds; the server
  * leads in a circle; the region is no region. */

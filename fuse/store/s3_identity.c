@@ -320,6 +320,22 @@ char *s3_file_setting(const struct store_params *p, const char *key)
     return value;
 }
 
+int s3_endpoint_get(const struct store_params *p, char **url, struct err *e)
+{
+    if (option_get(p, "endpoint", url, e))
+        return -1;
+    if (*url || !(*url = s3_file_setting(p, "endpoint_url")))
+        return 0;
+    if (strncmp(*url, "http://", 7) == 0 || strncmp(*url, "https://", 8) == 0)
+        return 0;
+    cleanup_free char *said = steal(url);
+    return *said
+        ? store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": endpoint_url of the AWS files is '%s': write a URL, for example https://s3.example.com:9000",
+            said)
+        : 0;
+}
+
 /* -- the order -------------------------------------------------------------------------------- */
 
 static int is_true(const struct store_params *p, const char *name, bool *out, struct err *e)
@@ -350,7 +366,7 @@ static int may_probe(const struct store_params *p, bool *out, struct err *e)
     cleanup_free char *endpoint = NULL;
     if (p->secrets_dir || (disabled && strcmp(disabled, "true") == 0))
         return 0;
-    if (option_get(p, "endpoint", &endpoint, e))
+    if (s3_endpoint_get(p, &endpoint, e))
         return -1;
     *out = !endpoint;
     return 0;

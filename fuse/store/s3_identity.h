@@ -51,5 +51,7 @@ bool s3_identity_lends(const struct s3_identity *id);
 /* A setting of the profile in the files of the AWS tools, "region"; caller frees; NULL: none, or
  * this is no machine of one's own. */
 char *s3_file_setting(const struct store_params *p, const char *key);
+/* Option endpoint, else endpoint_url of those files; caller frees *url. NULL: Amazon's. */
+int s3_endpoint_get(const struct store_params *p, char **url, struct err *e);
 
 #endif

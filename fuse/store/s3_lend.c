@@ -29,20 +29,18 @@ struct s3_lender {
 
 /* -- the lender ------------------------------------------------------------------------------ */
 
-static bool is_amazon(const char *endpoint) { return strstr(endpoint, ".amazonaws.com") != NULL; }
-
 static int find_sts(struct s3_lender *l, struct err *e)
 {
     const struct store_params *p = l->params;
     cleanup_free char *own = NULL, *endpoint = NULL, *verify = NULL, *fips = NULL;
-    if (option_get(p, "sts-endpoint", &own, e) || option_get(p, "endpoint", &endpoint, e)
+    if (option_get(p, "sts-endpoint", &own, e) || s3_endpoint_get(p, &endpoint, e)
         || option_get(p, "region", &l->region, e) || option_get(p, "tls-verify", &verify, e)
         || option_get(p, "fips", &fips, e) || (own && s3_endpoint_check(p, "sts-endpoint", own, e)))
         return -1;
     if (!l->region)
         l->region = s3_file_setting(p, "region");
     l->clear_tokens = verify && strcmp(verify, "false") == 0;
-    const char *at = own ? own : endpoint && !is_amazon(endpoint) ? endpoint : NULL;
+    const char *at = own ? own : endpoint && !s3_is_amazons(endpoint) ? endpoint : NULL;
     if (at)
         l->sts_at = xstrndup(at, strlen(at) - (at[strlen(at) - 1] == '/'));
     else if (l->region)

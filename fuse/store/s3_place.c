@@ -160,7 +160,7 @@ static int choose_servers(struct s3 *s, struct err *e)
 }
 
 /* A name of Amazon's, of whatever kind: "https://s3.dualstack.eu-west-1.amazonaws.com". */
-static bool is_amazons(const char *endpoint)
+bool s3_is_amazons(const char *endpoint)
 {
     const char *host = strstr(endpoint, "://") + 3;
     cleanup_free char *name = xstrndup(host, strcspn(host, ":/"));
@@ -177,14 +177,9 @@ int s3_places_open(struct s3 *s, struct err *e)
     const struct store_params *p = &s->params;
     cleanup_free char *region = NULL, *style = NULL;
     pthread_mutex_init(&s->places_mu, NULL);
-    if (option_get(p, "endpoint", &s->endpoint, e) || option_get(p, "region", &region, e)
+    if (s3_endpoint_get(p, &s->endpoint, e) || option_get(p, "region", &region, e)
         || option_get(p, "path-style", &style, e))
         return -1;
-    if (!s->endpoint && (s->endpoint = s3_file_setting(p, "endpoint_url"))
-        && strncmp(s->endpoint, "http", 4) != 0) {
-        free(s->endpoint);
-        s->endpoint = NULL;
-    }
     if (!region)
         region = s3_file_setting(p, "region");
     /* it may come later, and say where the server is: Amazon's is no guess to send keys to */
@@ -194,7 +189,7 @@ int s3_places_open(struct s3 *s, struct err *e)
         return option_err(p, "region", region, "write for example eu-central-1", e);
     if (s->endpoint && s3_endpoint_check(p, "endpoint", s->endpoint, e))
         return -1;
-    bool others = s->endpoint && !is_amazons(s->endpoint);
+    bool others = s->endpoint && !s3_is_amazons(s->endpoint);
     s->path_style = style ? strcmp(style, "true") == 0 : others;
     if (choose_servers(s, e))
         return -1;

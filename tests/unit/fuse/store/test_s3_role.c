@@ -409,6 +409,51 @@ static void a_laptop_has_profiles(void **state)
     expect_refused(w, "SecretMissing", "no profile other");
 }
 
+/* endpoint_url of the files is as good as the option: keys and tokens go nowhere else. */
+static void files_say_where(void **state)
+{
+    struct fixture *w = *state;
+    cleanup_free char *near = service(""), *lab = xasprintf("[default]\nendpoint_url = %s\n", near),
+                      *plain = xasprintf("[default]\nendpoint_url = http://127.0.0.1:%d\n",
+                          fake_s3_port(w->server));
+    struct err e = ERR_INIT;
+    mount_free(w->m);
+    w->m = mount_new("s3://data/set");
+    mount_option(w->m, "tls-verify", "false");
+    setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", near, 1);
+    write_aws(w, "config", plain);
+    w->s = open_store(w->m, NULL, 20 * NS_PER_S);
+    expect_read(w); /* as nobody: this is no server of Amazon's */
+    assert_int_equal(lent(), 0);
+    store_free(w->s);
+    write_aws(w, "credentials", "[default]\naws_access_key_id = good\naws_secret_access_key = x\n");
+    write_aws(w, "config", lab);
+    mount_option(w->m, "role-arn", ROLE);
+    w->s = open_store(w->m, NULL, 2 * NS_PER_S);
+    assert_int_equal(read_byte(w, &e), -1); /* no S3 server is there */
+    assert_true(lent() > 0);
+    assert_non_null(strstr(lender.asked, "Action=AssumeRole&"));
+}
+
+static void files_say_nonsense(void **state)
+{
+    struct fixture *w = *state;
+    static const char *const wrong[] = {"http:/minio:9000", "httpd.lan:9000", "minio.lan:9000",
+        "https:", "http://", "ftp://minio.lan"};
+    mount_free(w->m);
+    w->m = mount_new("s3://data/set");
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct err e = ERR_INIT;
+        cleanup_free char *text = xasprintf("[default]\nendpoint_url = %s\n", wrong[i]);
+        write_aws(w, "config", text);
+        assert_null(store_new(&(struct store_conf){.mount = &w->m->conf}, &e));
+        assert_int_equal(e.cls, ERR_INVALID);
+        assert_non_null(strstr(e.msg, wrong[i]));
+    }
+    write_aws(w, "config", "[default]\nendpoint_url =\nregion = eu-central-1\n");
+    w->s = open_store(w->m, NULL, NS_PER_S);
+}
+
 static void expect_setting(
     const char *text, bool config, const char *profile, const char *key, const char *value)
 {
@@ -466,6 +511,8 @@ int main(void)
         keyless(a_container_is_told_something_far),
         keyless(a_machine_has_a_role),
         keyless(a_laptop_has_profiles),
+        keyless(files_say_where),
+        keyless(files_say_nonsense),
         cmocka_unit_test(settings_of_a_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
