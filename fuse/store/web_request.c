@@ -14,6 +14,7 @@
 #define REDIRECTS_MAX 5
 #define STALL_NS      (15 * NS_PER_S)
 #define ANSWER_MAX    (64u << 10)
+#define LOCATION_MAX  16384u
 
 /* -- names ---------------------------------------------------------------------------------------
  */
@@ -75,8 +76,8 @@ static int follow_redirect(const struct web *w, const struct web_call *c,
     const struct http_resp *resp, int hops, char **url, struct err *e)
 {
     const struct conf_mount *m = w->params.mount;
-    char location[2048] = "";
-    cleanup_free char *next = http_header(resp, "location", location, sizeof location)
+    cleanup_free char *location = xcalloc(1, LOCATION_MAX);
+    cleanup_free char *next = http_header(resp, "location", location, LOCATION_MAX)
         ? web_led_to(*url, location)
         : NULL;
     cleanup_free char *shown = web_shown_lead(next ? next : location);
@@ -94,9 +95,9 @@ static int follow_redirect(const struct web *w, const struct web_call *c,
 
 static bool is_redirect(const struct http_resp *resp)
 {
-    char location[2048];
+    cleanup_free char *location = xmalloc(LOCATION_MAX);
     return resp->status / 100 == 3 && resp->status != 304
-        && http_header(resp, "location", location, sizeof location);
+        && http_header(resp, "location", location, LOCATION_MAX);
 }
 
 static int web_ask(struct web *w, const struct web_call *c, const struct web_lines *lines,

@@ -110,6 +110,17 @@ static void on_moved(void *user, const struct serve_req *req, struct serve_resp 
     buf_addf(&resp->headers, "Location: http://127.0.0.1:%d/elsewhere\r\n", serve_port(w->other));
 }
 
+/* As to a bucket, with a token in the signature. */
+static void on_far(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct site *w = user;
+    (void)req;
+    resp->status = 302;
+    buf_addf(&resp->headers,
+        "Location: http://127.0.0.1:%d/elsewhere?X-Amz-Security-Token=%05000d\r\n",
+        serve_port(w->other), 1);
+}
+
 /* Where to is in the path; whatever it is, nothing that begins with "hush" is to be seen. */
 static void on_signed(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
@@ -143,13 +154,14 @@ static struct http_server *start(struct site *w)
     const struct serve_route routes[] = {{"GET", "/", on_file, w}, {"GET", "/page/", on_file, w},
         {"GET", "/index/", on_page, w}, {"GET", "/list", on_list, w},
         {"GET", "/unlisted/", on_unlisted, w}, {"GET", "/closed/", on_closed, w},
-        {"GET", "/moved", on_moved, w}, {"GET", "/signed/", on_signed, w},
-        {"GET", "/signed/scheme", on_signed, w}, {"GET", "/signed/slash", on_signed, w},
-        {"GET", "/signed/dead", on_signed, w}, {"GET", "/signed/round", on_signed, w},
-        {"GET", "/busy/", on_busy, w}, {"GET", "/elsewhere", on_elsewhere, w},
-        {"GET", "/index/one", on_file, w}, {"GET", "/index/bad", on_file, w},
-        {"GET", "/index/closed", on_file, w}, {"GET", "/index/gone", on_file, w},
-        {"GET", "/busy/one", on_file, w}, {"GET", "/busy/busy", on_file, w}};
+        {"GET", "/moved", on_moved, w}, {"GET", "/far", on_far, w},
+        {"GET", "/signed/", on_signed, w}, {"GET", "/signed/scheme", on_signed, w},
+        {"GET", "/signed/slash", on_signed, w}, {"GET", "/signed/dead", on_signed, w},
+        {"GET", "/signed/round", on_signed, w}, {"GET", "/busy/", on_busy, w},
+        {"GET", "/elsewhere", on_elsewhere, w}, {"GET", "/index/one", on_file, w},
+        {"GET", "/index/bad", on_file, w}, {"GET", "/index/closed", on_file, w},
+        {"GET", "/index/gone", on_file, w}, {"GET", "/busy/one", on_file, w},
+        {"GET", "/busy/busy", on_file, w}};
     struct err e = ERR_INIT;
     struct http_server *s = serve_start(
         &(struct serve_conf){
@@ -336,6 +348,17 @@ static void credentials_stay_with_their_server(void **state)
     shut(w, s);
 }
 
+static void redirects_may_be_long(void **state)
+{
+    struct site *w = *state;
+    struct err e = ERR_INIT;
+    struct store *s = open_below(w, "");
+    char text[5];
+    ok(store_read(s, "far", "", 0, 5, text, NULL, &e), &e);
+    assert_memory_equal(text, "hello", 5);
+    shut(w, s);
+}
+
 static void redirects_tell_no_credentials(void **state)
 {
     struct site *w = *state;
@@ -469,6 +492,7 @@ int main(void)
         with_site(refusals_in_words),
         with_site(credentials_are_read_again),
         with_site(credentials_stay_with_their_server),
+        with_site(redirects_may_be_long),
         with_site(redirects_tell_no_credentials),
         cmocka_unit_test(what_others_send_is_shown),
         with_site(wrong_credentials),
