@@ -2,6 +2,7 @@
 /* load, pin, unpin and free: what the cache of this node has of files of a mount. */
 #include "fuse/cli/cli.h"
 #include "fuse/cli/pin_run.h"
+#include "fuse/cli/shown.h"
 
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
@@ -23,24 +24,36 @@ static int pin_start(const struct args *a, struct pin_run *r)
     return pin_run_paths(r, a->pos, a->npos);
 }
 
-static void print_sum(const char *what, const struct pin_run *r)
+static void print_sum(const char *what, const struct pin_run *r, bool json)
 {
     char bytes[HUMAN_BYTES_LEN];
+    if (json) {
+        shown_object(json_pack("{s:I, s:I, s:I, s:I}", "files", (json_int_t)r->files, "bytes",
+            (json_int_t)r->bytes, "left", (json_int_t)r->left, "failed", (json_int_t)r->failed));
+        return;
+    }
     printf("%s %" PRIu64 " files, %s\n", what, r->files, human_bytes(r->bytes, bytes));
 }
 
 int verb_load(const struct verb *v, int argc, char **argv)
 {
+    bool json = false;
+    const struct opt table[] = {SHOWN_FLAG(json)};
     cleanup_args struct args a;
-    int rc = args_parse(&a, v, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct pin_run r = {.op = PIN_LOAD}, now = {.op = PIN_ASK};
     if ((rc = pin_start(&a, &r)) == CLI_MISUSE)
         return rc;
-    print_sum("loaded", &r);
+    if (!json)
+        print_sum("loaded", &r, false);
     fflush(stdout);
-    if (rc == CLI_DONE && (rc = pin_start(&a, &now)) == CLI_DONE && now.left) {
+    bool asked = rc == CLI_DONE && (rc = pin_start(&a, &now)) == CLI_DONE;
+    r.left = now.left;
+    if (json)
+        print_sum("loaded", &r, true);
+    if (asked && now.left) {
         struct err e = ERR_INIT;
         err_set(&e, ERR_EXHAUSTED,
             "%" PRIu64
@@ -54,13 +67,15 @@ int verb_load(const struct verb *v, int argc, char **argv)
 
 int verb_pin(const struct verb *v, int argc, char **argv)
 {
+    bool json = false;
+    const struct opt table[] = {SHOWN_FLAG(json)};
     cleanup_args struct args a;
-    int rc = args_parse(&a, v, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct pin_run r = {.op = PIN_SET};
     if ((rc = pin_start(&a, &r)) != CLI_MISUSE)
-        print_sum("pinned", &r);
+        print_sum("pinned", &r, json);
     return rc;
 }
 
@@ -82,10 +97,11 @@ static int unpin_mount(const char *path)
 
 int verb_unpin(const struct verb *v, int argc, char **argv)
 {
-    bool all = false;
+    bool all = false, json = false;
     const struct opt table[] = {
         {"all", OPT_BOOL, &all, NULL,
             "all pinned files of the mount that PATH is on, also those that are gone from the store"},
+        SHOWN_FLAG(json),
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
@@ -95,22 +111,28 @@ int verb_unpin(const struct verb *v, int argc, char **argv)
         if (unpin_mount(a.pos[i]))
             return CLI_FAILED;
     struct pin_run r = {.op = PIN_CLEAR};
-    if (!all && (rc = pin_start(&a, &r)) != CLI_MISUSE)
+    if (!all && (rc = pin_start(&a, &r)) == CLI_MISUSE)
+        return rc;
+    if (json)
+        print_sum("unpinned", &r, true);
+    else if (!all)
         printf("unpinned %" PRIu64 " files\n", r.files);
     return all ? CLI_DONE : rc;
 }
 
 int verb_free(const struct verb *v, int argc, char **argv)
 {
+    bool json = false;
+    const struct opt table[] = {SHOWN_FLAG(json)};
     cleanup_args struct args a;
-    int rc = args_parse(&a, v, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct pin_run r = {.op = PIN_FREE};
     if ((rc = pin_start(&a, &r)) == CLI_MISUSE)
         return rc;
-    print_sum("freed", &r);
-    if (r.left)
+    print_sum("freed", &r, json);
+    if (r.left && !json)
         printf("%" PRIu64 " pinned files were left: %s unpin lets them go\n", r.left, cli_name());
     return rc;
 }

@@ -155,6 +155,14 @@ cached_is() { [ "$(millrace ls -l mnt/t/hundred | awk '{ print $7 }')" = "$1" ];
 freed() { millrace free mnt/t && cached_is 0%; } # again, if it was being fetched
 is "a mount: ls -l of what was written: cached" 0 "$(wait_for cached_is 100%; echo $?)"
 is "a mount: ls -l of what is not cached" 0 "$(wait_for freed; echo $?)"
+sums() { jq -r '"\(.files) \(.bytes) \(.left) \(.failed)"'; } # of a --json
+is "a mount: load as JSON" "1 292 0 0" "$(millrace load --json mnt/t/hundred | sums)"
+is "a mount: pin as JSON" "1 292 0 0" "$(millrace pin --json mnt/t/hundred | sums)"
+is "a mount: free as JSON leaves what is pinned" "0 0 1 0" "$(millrace free --json mnt/t/hundred | sums)"
+is "a mount: unpin as JSON" "1" "$(millrace unpin --json mnt/t/hundred | jq .files)"
+is "a mount: unpin of all as JSON" "0 0 0 0" "$(millrace unpin --all --json mnt | sums)"
+is "a mount: load as JSON of what is not there" "0 0 0 1" "$(millrace load --json mnt/t/none 2>/dev/null | sums)"
+is "a mount: and what is not pinned goes" 0 "$(wait_for freed; echo $?)"
 millrace cat mnt/t/hundred >"$WORK/cat.out"
 is "a mount: ls -l of what was read" 0 "$(wait_for cached_is 100%; echo $?)"
 is "a mount: its mode and owner" "-rw-r--r-- root root" "$(millrace ls -l mnt/t/hundred | awk '{ print $1, $2, $3 }')"
