@@ -29,9 +29,12 @@ unsigned inodes_release(struct inodes *ix, uint64_t ino)
 
 void inodes_reclaim(struct inodes *ix)
 {
-    for (uint32_t i = INODE_ROOT + 1; ix->h->unlinked && i < ix->h->nrecs; i++) {
+    uint32_t left = ix->h->unlinked;
+    for (uint32_t i = INODE_ROOT + 1; left && i < ix->h->nrecs; i++) {
         const struct rec *r = index_rec(ix, i);
-        if (r && (r->flags & INODE_UNLINKED))
+        if (r && (r->flags & INODE_UNLINKED)) {
+            left--;
             inodes_opened(ix, i, 0);
+        }
     }
 }
