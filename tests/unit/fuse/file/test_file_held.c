@@ -2,7 +2,11 @@
 /* Open files that lose their name, and the process that is killed meanwhile. */
 #include "tests/unit/fuse/file/file_fixture.h"
 
+#include "lib/base/file.h"
+
+#include <ftw.h>
 #include <pthread.h>
+#include <unistd.h>
 
 struct rename_job {
     struct fx *x;
@@ -77,11 +81,52 @@ static void test_killed_while_held(void **state)
     fx_free(x);
 }
 
+#define CACHED_SIZE 4321
+
+static char *linked;
+
+static int link_cached(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)at;
+    if (type != FTW_F || st->st_size != CACHED_SIZE || !strstr(path, "/blocks/"))
+        return 0;
+    assert_int_equal(link(path, linked), 0);
+    return 1;
+}
+
+/* What is cached has another name, that of another cached file: who writes to a removed file does
+ * not write to that. */
+static void test_removed_and_shared(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    char text[CACHED_SIZE + 1];
+    memset(text, 'x', CACHED_SIZE);
+    text[CACHED_SIZE] = '\0';
+    fx_put(x, "main/a", text);
+    fx_fill(x, "main/a");
+    linked = path_join(x->dir, "shared");
+    assert_int_equal(nftw(x->dir, link_cached, 16, FTW_PHYS), 1);
+    assert_int_equal(fx_open(x, "main/a", O_RDWR, &h), 0);
+    fx_is(x, h.ino, text);
+    assert_int_equal(fx_unlink(x, "main/a", false), 0);
+    assert_int_equal(fx_write(x, h.ino, 0, "changed"), 0);
+    cleanup_free char *now = file_read(linked, CACHED_SIZE + 1, NULL, &e);
+    assert_non_null(now);
+    assert_string_equal(now, text);
+    assert_int_equal(fx_close(x, &h), 0);
+    free(linked);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rename_counts_no_open),
         cmocka_unit_test(test_killed_while_held),
+        cmocka_unit_test(test_removed_and_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
