@@ -79,7 +79,7 @@ step "--- refused by kubectl apply"
 refused "an option misspelt" "$(mount "mountPoint: 's3://data', options: {endpiont: '$S3'}")" "unknown option endpiont" "endpoint, region"
 refused "a boolean without quotes" "$(mount "mountPoint: 's3://data', options: {path-style: true}")" options.path-style string
 refused "a key among the options" "$(mount "mountPoint: 's3://data', options: {secret-access-key: x}")" options Secret secretRef
-refused "another cloud's scheme" "$(mount "mountPoint: 'gs://data'")" mountPoint "unknown URL scheme" s3:// pvc://
+refused "another cloud's scheme" "$(mount "mountPoint: 'az://data'")" mountPoint "unknown URL scheme" s3:// pvc://
 refused "no bucket" "$(mount "mountPoint: 's3://'")" mountPoint "no bucket" s3://bucket/prefix
 refused "a bucket of two letters" "$(mount "mountPoint: 's3://my/data'")" mountPoint "3 to 63 characters" s3://bucket/prefix
 refused "a way out of the bucket" "$(mount "mountPoint: 's3://data/../other'")" mountPoint "'..'"

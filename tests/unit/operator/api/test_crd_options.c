@@ -157,6 +157,26 @@ static void test_option_names(void **state)
     assert_string_equal(names, "ca-cert, tls-verify, manifest and user");
 }
 
+/* One option by two of its names is refused: the rule has them all. */
+static void test_names_of_one_option(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"s3://b", "file:///d", "https://h", "hdfs://h", "gs://b"};
+    cleanup_free char *text = crd_text();
+    for (size_t u = 0; u < ARRAY_LEN(urls); u++)
+        for (const struct store_option *o = store_kind_of(urls[u])->options; o->name; o++) {
+            cleanup_free char *names = xasprintf("['%s'", o->name);
+            for (size_t i = 0; i < ARRAY_LEN(o->aliases) && o->aliases[i]; i++) {
+                char *more = xasprintf("%s, '%s'", names, o->aliases[i]);
+                free(names);
+                names = more;
+            }
+            cleanup_free char *group = xasprintf("%s]", names);
+            if (o->aliases[0] && !strstr(text, group))
+                fail_msg("crds/millrace.dev_datasets.yaml has no group %s", group);
+        }
+}
+
 /* The operator refuses the same credentials, where a CRD is older than it is. */
 static void test_credentials_in_options(void **state)
 {
@@ -360,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_option_names),
+        cmocka_unit_test(test_names_of_one_option),
         cmocka_unit_test(test_credentials_in_options),
         cmocka_unit_test(test_defaults_of_chart),
         cmocka_unit_test(test_wrong_defaults),
