@@ -46,6 +46,8 @@ bool option_is_explicit(const struct store_params *p, const struct store_option 
  * header. */
 static bool is_plain_text(const struct store_option *o, const char *text, size_t n)
 {
+    /* zero-width space and joiner of words, byte-order mark: pasted from web pages and chats */
+    static const char *const unseen[] = {"\xe2\x80\x8b", "\xe2\x81\xa0", "\xef\xbb\xbf"};
     bool lines = o->lines || o->kind == STORE_OPTION_CERTS;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -53,7 +55,12 @@ static bool is_plain_text(const struct store_option *o, const char *text, size_t
         if ((c < 0x20 && !(space && lines)) || c == 0x7f)
             return false;
     }
-    return strncmp(text, "\xef\xbb\xbf", 3) != 0 || o->kind == STORE_OPTION_CERTS;
+    if (o->kind == STORE_OPTION_CERTS)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
+        if (strstr(text, unseen[i]))
+            return false;
+    return true;
 }
 
 char *option_read_file(const struct store_params *p, const struct store_option *o, const char *file,
@@ -90,7 +97,7 @@ char *option_read_file(const struct store_params *p, const struct store_option *
         return steal(&text);
     if (n)
         store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, p->url,
-            ": key '%s' of %s %.*s is not one line of plain text (a line end or a tab in it, a byte-order mark, or UTF-16?): write the value of option %s again",
+            ": key '%s' of %s %.*s is not one line of plain text (a line end or a tab in it, a byte-order mark or another invisible character, or UTF-16?): write the value of option %s again",
             key, what, len, name, o->name);
     else
         store_err(e, ERR_DENIED, 0, reason, p->url, ": key '%s' of %s %.*s is empty", key, what,

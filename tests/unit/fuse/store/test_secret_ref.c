@@ -254,6 +254,9 @@ static void values_that_are_no_plain_text(void **state)
          "A\0K\0I\0A\0",
             10},
         {"AKIAHUSH\x7f", 9},
+        {"AKIA\xe2\x80\x8bHUSH", 11},
+        {"AKIAHUSH\xe2\x81\xa0", 11},
+        {"AKIAHUSH\xef\xbb\xbf\n", 12},
     };
     put_keys(w, "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY");
     cleanup_free char *path = path_join(w->dir, "0/secret/AWS_ACCESS_KEY_ID");
