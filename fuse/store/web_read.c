@@ -23,13 +23,6 @@ static bool length_of(const struct http_resp *resp, uint64_t *size)
     return !*end;
 }
 
-static int count_bytes(void *user, const void *data, size_t len)
-{
-    (void)data;
-    *(uint64_t *)user += len;
-    return 0;
-}
-
 static void fill_stat(const struct http_resp *resp, uint64_t size, struct store_stat *st)
 {
     char value[64];
@@ -46,24 +39,51 @@ static bool is_directory_url(const char *url)
     return n && url[n - 1] == '/';
 }
 
-/* A server that does not say how long it is: the bytes are counted. */
+struct web_counting {
+    uint64_t size;
+    struct store_stat *st;
+    bool told;
+};
+
+static int count_begin(void *user, const struct http_resp *resp)
+{
+    struct web_counting *c = user;
+    uint64_t size;
+    if ((c->told = resp->status == 200 && length_of(resp, &size)))
+        fill_stat(resp, size, c->st);
+    return c->told; /* no more of it is wanted */
+}
+
+static int count_bytes(void *user, const void *data, size_t len)
+{
+    struct web_counting *c = user;
+    (void)data;
+    c->size += len;
+    return 0;
+}
+
+/* A server that does not say to HEAD how long it is says so to GET, or the bytes are counted. */
 static int stat_counting(struct web *w, const char *url, const char *what, struct retry *r,
     struct store_stat *st, int *status, struct err *e)
 {
-    uint64_t size = 0;
-    struct web_call c = {
-        .method = "GET", .url = url, .sink = count_bytes, .sink_user = &size, .what = what};
+    struct web_counting count = {.st = st};
+    struct web_call c = {.method = "GET",
+        .url = url,
+        .sink = count_bytes,
+        .begin = count_begin,
+        .sink_user = &count,
+        .what = what};
     for (;;) {
         cleanup_resp struct http_resp resp = {0};
         cleanup_free char *at = NULL;
         int64_t after_ns;
-        size = 0;
+        count.size = 0;
         int rc = web_once(w, &c, r, &resp, &at, &after_ns, e);
         *status = resp.status;
-        if (rc == 0) {
-            fill_stat(&resp, size, st);
+        if (rc == 0)
+            fill_stat(&resp, count.size, st);
+        if (rc == 0 || count.told)
             return 0;
-        }
         if (!retry_again(r, e, after_ns))
             return -1;
     }

@@ -233,6 +233,8 @@ static bool early_fault(
         buf_adds(&a->headers, "Retry-After: 1\r\n");
     } else if (strcmp(fault, "error") == 0) {
         a->status = 500;
+    } else if (strcmp(fault, "nohead") == 0) {
+        a->status = 405;
     } else if (strcmp(fault, "reset") == 0) {
         a->drop = true;
     } else if (strcmp(fault, "hang") == 0) {

@@ -32,8 +32,8 @@ void fake_files_httpfs(struct fake_files *f);
  * Retry-After: 1), error (500), reset (connection closed without an answer), truncated (half the
  * body), stall (half of it, and the other does not come), hang (no byte until the client gives up),
  * short (a shorter body that claims to be whole; of an upload, half is kept), long (more bytes than
- * asked for), circle (a redirect to itself), safemode, lost (done, but the answer is lost), fine
- * (nothing happens). */
+ * asked for), circle (a redirect to itself), safemode, nohead (405), lost (done, but the answer is
+ * lost), fine (nothing happens). */
 void fake_files_fault(struct fake_files *f, const char *where, const char *kind, unsigned count);
 void fake_files_clear(struct fake_files *f); /* no more faults */
 /* requests so far to which one happened */

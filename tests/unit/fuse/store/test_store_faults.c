@@ -262,6 +262,24 @@ static void redirects_in_a_circle(void **state)
 /* -- credentials ---------------------------------------------------------------------------------
  */
 
+/* A web server without HEAD: how long a file is stands at the head of the answer, whose end, as of
+ * a file of many gigabytes, does not come in time. */
+static void a_length_without_head(void **state)
+{
+    struct rig *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    if (!w->files || strcmp(w->of->reads, "web") != 0)
+        return;
+    store_free(w->s);
+    w->s = open_for(w, 2 * BRIEF);
+    fault(w, "web", "nohead", 1);
+    fault(w, "web", "stall", 1000);
+    ok(store_stat_path(w->s, "file", &st, &e), &e);
+    assert_int_equal(st.size, LEN);
+    assert_false(st.is_dir);
+}
+
 static void expire(struct rig *w, const char *now)
 {
     if (w->s3)
@@ -409,8 +427,8 @@ static void expired_before_a_write(void **state)
 static int run_one(void)
 {
     const struct CMUnitTest reads[] = {with_rig(passing_faults), with_rig(lasting_faults),
-        with_rig(redirects_in_a_circle), with_rig(expired_in_the_middle),
-        with_rig(expired_and_no_other)};
+        with_rig(redirects_in_a_circle), with_rig(a_length_without_head),
+        with_rig(expired_in_the_middle), with_rig(expired_and_no_other)};
     const struct CMUnitTest writes[] = {with_rig(written_through_faults),
         with_rig(what_cannot_be_written), with_rig(half_replaced),
         with_rig(expired_before_a_write)};
