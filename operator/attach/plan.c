@@ -223,7 +223,12 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
             replace_at_once(o, d, settled, c, p);
         break;
     case CACHE_POD_FINISHED:
-        plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+        if (c->current && c->health.rest_ns) {
+            plan_requeue(p, c->health.rest_ns);
+            plan_problem(o, d, c, p);
+        } else {
+            plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+        }
         break;
     case CACHE_POD_LEAVING:
         break; /* its end wakes us */

@@ -278,6 +278,11 @@ static void evaluate_loader(const struct dataload_observed *o, const struct cach
         snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES,
             v.message);
         plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
+    } else if (v.rest_ns) {
+        set_reason(r, v.reason);
+        r->warn = true;
+        snprintf(r->message, sizeof r->message, "%s", v.message);
+        plan_requeue(p, v.rest_ns);
     } else if (v.state == CACHE_POD_FINISHED) {
         *r = loader_lost();
         plan_delete(p, &kube_pods, m->pod, -1, NULL);

@@ -256,6 +256,26 @@ static void evaluate_unscheduled(
     set_problem(v, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod), message);
 }
 
+/* What kubelet does not admit to its node, one that is short of disk, say, it fails at once;
+ * nothing else would slow down the next. */
+static void evaluate_finished(const json_t *pod, int64_t now_ns, struct cache_pod_health *v)
+{
+    char line[256];
+    const char *reason = jget_str(pod, "status.reason", ""),
+               *message = cache_pod_last_line(
+                   jget_str(pod, "status.message", ""), line, sizeof line);
+    int64_t made = 0;
+    clock_parse_rfc3339(jget_str(pod, "metadata.creationTimestamp", ""), &made);
+    int64_t rest = made + CACHE_POD_REST_NS - now_ns;
+    if (strcmp(jget_str(pod, "status.phase", ""), "Failed") == 0 && rest > 0
+        && rest <= CACHE_POD_REST_NS) {
+        set_problem(v, "PodFailed", "pod %s was ended on node %s as soon as it was made%s%s%s%s",
+            kube_name(pod), v->node, *reason ? ": " : "", reason, *message ? ": " : "", message);
+        v->rest_ns = rest;
+    }
+    v->state = CACHE_POD_FINISHED;
+}
+
 void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int64_t now_ns,
     struct cache_pod_health *out)
 {
@@ -265,7 +285,7 @@ void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int6
     if (kube_deleting(pod)) {
         out->state = CACHE_POD_LEAVING;
     } else if (strcmp(phase, "Failed") == 0 || strcmp(phase, "Succeeded") == 0) {
-        out->state = CACHE_POD_FINISHED;
+        evaluate_finished(pod, now_ns, out);
     } else if (pod_condition_is(pod, "Ready", "True")) {
         out->state = CACHE_POD_READY;
     } else if (pod_condition_is(pod, "PodScheduled", "False")) {

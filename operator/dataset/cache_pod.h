@@ -33,9 +33,12 @@ struct cache_pod_health {
     bool stalled;       /* only a person can mend it: time does not */
     bool slow;          /* nothing is wrong but that it takes long */
     bool full;          /* no node that it may run on has the room that it asks for */
-    const char *node;   /* "" before it is scheduled */
-    char reason[48];    /* CamelCase; "" unless PROBLEM */
-    char message[448];  /* "" unless PROBLEM or STARTING */
+    /* of FINISHED: it failed as soon as it was made, and so would the next; that is made after this
+     * time. 0: at once */
+    int64_t rest_ns;
+    const char *node;  /* "" before it is scheduled */
+    char reason[48];   /* CamelCase; "" unless PROBLEM or at rest */
+    char message[448]; /* "" unless PROBLEM, STARTING or at rest */
 };
 
 /* d may be NULL (not valid any more); it lends the names that the user gave to mounts. now_ns:
@@ -45,6 +48,8 @@ void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int6
 
 /* A pod that has been starting for this long has a problem; the message names what to look at. */
 #define CACHE_POD_SLOW_NS (30 * INT64_C(1000000000))
+
+#define CACHE_POD_REST_NS (30 * INT64_C(1000000000)) /* between two that fail at once */
 
 /* The last line of text that is not empty, cut to cap: the end of a log, or of a termination
  * message. */

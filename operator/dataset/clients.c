@@ -20,9 +20,11 @@ bool node_client_attached(const struct node_client *c)
 /* One that has never served there, for a reason of the node: it says nothing of a new spec. */
 static bool waits_for_node(const struct node_client *c)
 {
-    return c->pod && !node_client_attached(c) && c->health.state == CACHE_POD_PROBLEM
-        && (strcmp(c->health.reason, "PodUnschedulable") == 0
-            || strcmp(c->health.reason, "PodNotStarted") == 0);
+    return c->pod && !node_client_attached(c)
+        && ((c->current && c->health.rest_ns)
+            || (c->health.state == CACHE_POD_PROBLEM
+                && (strcmp(c->health.reason, "PodUnschedulable") == 0
+                    || strcmp(c->health.reason, "PodNotStarted") == 0)));
 }
 
 static bool is_missing(const struct node_client *c)
@@ -43,7 +45,8 @@ static void count_clients(struct clients *s)
         }
         if (!is_missing(c))
             continue;
-        bool stops = c->pod && c->current && c->health.state == CACHE_POD_PROBLEM;
+        bool stops = c->pod && c->current
+            && (c->health.state == CACHE_POD_PROBLEM || c->health.rest_ns);
         if (!s->missing)
             s->missing = c;
         if (stops && !s->paused)

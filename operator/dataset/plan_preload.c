@@ -326,6 +326,10 @@ static void evaluate_preloader(const struct dataset_observed *o, const struct da
     case CACHE_POD_FINISHED:
     case CACHE_POD_LEAVING:
         keep_or_start(o, r);
+        if (!h->rest_ns || was_preloaded(o))
+            return;
+        snprintf(r->message, sizeof r->message, "%s", h->message);
+        set_preloaded(r, COND_FALSE, h->reason, true);
         return;
     }
 }
@@ -420,6 +424,9 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
         make_preloader(o, v, desired, r, p);
     } else if (cannot_end(o, at, r, p)) {
         return;
+    } else if (v->health[at].rest_ns && render_same(desired, m->pod)) {
+        plan_requeue(p, v->health[at].rest_ns);
+        evaluate_preloader(o, v, at, r);
     } else if (v->health[at].state == CACHE_POD_FINISHED) {
         plan_delete(p, &kube_pods, m->pod, -1, NULL);
         keep_or_start(o, r);

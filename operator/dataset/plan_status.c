@@ -43,8 +43,11 @@ static void count_pods(
                 || (m->store_problem && !v->health[g->problem_at].store_problem))
                 g->problem_at = i;
             break;
-        case CACHE_POD_STARTING:
         case CACHE_POD_FINISHED:
+            if (m->rest_ns && g->problem_at == SIZE_MAX)
+                g->problem_at = i;
+            break;
+        case CACHE_POD_STARTING:
         case CACHE_POD_LEAVING:
             break;
         }

@@ -204,8 +204,10 @@ void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval 
         wanted[at] = true;
         bool ready = v->health[at].state == CACHE_POD_READY;
         serving += ready;
-        if (v->health[at].state == CACHE_POD_FINISHED || v->health[at].state == CACHE_POD_LEAVING
-            || is_stranded(o, v, at, p))
+        if (v->current[at] && v->health[at].rest_ns)
+            plan_requeue(p, v->health[at].rest_ns);
+        else if (v->health[at].state == CACHE_POD_FINISHED
+            || v->health[at].state == CACHE_POD_LEAVING || is_stranded(o, v, at, p))
             drop_pod(o, v, at, p);
         else if (!v->current[at] && !ready)
             replace_worker(o, v, &places, at, i, p);

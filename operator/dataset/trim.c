@@ -57,8 +57,8 @@ void dataset_trim_pod(json_t *pod)
 {
     static const char *const spec[] = {"nodeName", "priorityClassName", "containers"},
                              *const container[] = {"image", "resources"},
-                             *const status[] = {"phase", "podIP", "startTime", "conditions",
-                                 "containerStatuses"},
+                             *const status[] = {"phase", "reason", "message", "podIP", "startTime",
+                                 "conditions", "containerStatuses"},
                              *const ran[] = {"restartCount", "state", "lastState"};
     json_t *s = part(pod, "spec"), *t = part(pod, "status");
     trim_meta(pod);

@@ -45,7 +45,7 @@ static void of_a_pod_its_health_is_kept(void **state)
         "\"volumes\":[{\"name\":\"v\"}],\"affinity\":{},\"tolerations\":[{\"operator\":\"Exists\"}],"
         "\"containers\":[{\"name\":\"millrace\",\"image\":\"i:1\",\"env\":[{\"name\":\"MILLRACE_CONFIG\",\"value\":\"{}\"}],"
         "\"resources\":{\"requests\":{\"cpu\":\"50m\"}},\"volumeMounts\":[]}]},"
-        "\"status\":{\"phase\":\"Running\",\"podIP\":\"10.0.0.1\",\"podIPs\":[{\"ip\":\"10.0.0.1\"}],\"hostIP\":\"10.1.0.1\","
+        "\"status\":{\"phase\":\"Running\",\"reason\":\"r\",\"message\":\"m\",\"podIP\":\"10.0.0.1\",\"podIPs\":[{\"ip\":\"10.0.0.1\"}],\"hostIP\":\"10.1.0.1\","
         "\"startTime\":\"2026-01-01T00:00:01Z\",\"qosClass\":\"Burstable\",\"conditions\":["
         "{\"type\":\"Initialized\",\"status\":\"True\",\"lastTransitionTime\":\"2026-01-01T00:00:01Z\"},"
         "{\"type\":\"Ready\",\"status\":\"False\",\"lastProbeTime\":null,\"lastTransitionTime\":\"2026-01-01T00:00:02Z\"},"
@@ -55,7 +55,7 @@ static void of_a_pod_its_health_is_kept(void **state)
         "{" KEPT
         ",\"spec\":{\"nodeName\":\"n1\",\"priorityClassName\":\"p\",\"containers\":[{\"image\":\"i:1\","
         "\"resources\":{\"requests\":{\"cpu\":\"50m\"}}}]},"
-        "\"status\":{\"phase\":\"Running\",\"podIP\":\"10.0.0.1\",\"startTime\":\"2026-01-01T00:00:01Z\",\"conditions\":["
+        "\"status\":{\"phase\":\"Running\",\"reason\":\"r\",\"message\":\"m\",\"podIP\":\"10.0.0.1\",\"startTime\":\"2026-01-01T00:00:01Z\",\"conditions\":["
         "{\"type\":\"Ready\",\"status\":\"False\",\"lastTransitionTime\":\"2026-01-01T00:00:02Z\"},"
         "{\"type\":\"PodScheduled\",\"status\":\"False\",\"message\":\"no room\"}],"
         "\"containerStatuses\":[{\"restartCount\":2,\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
