@@ -162,7 +162,7 @@ static int run_create(
             verdicts_drop(a->verdicts, x);
         return 0;
     }
-    if (e->cls == ERR_EXISTS && x->res == &kube_secrets) {
+    if (x->res == &kube_secrets && (e->cls == ERR_EXISTS || (x->was_made && apply_by_quota(e)))) {
         err_clear(e);
         return 0;
     }

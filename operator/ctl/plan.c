@@ -136,6 +136,13 @@ void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take
     plan_add(p, PLAN_CREATE, res, object_take)->body = object_take;
 }
 
+void plan_create_secret(struct plan *p, json_t *secret_take, bool was_made)
+{
+    struct plan_action *a = plan_add(p, PLAN_CREATE, &kube_secrets, secret_take);
+    a->body = secret_take;
+    a->was_made = was_made;
+}
+
 void plan_create_wanted(struct plan *p, json_t *pod_take, const char *wanted)
 {
     struct plan_action *a = plan_add(p, PLAN_CREATE, &kube_pods, pod_take);

@@ -48,6 +48,7 @@ struct plan_action {
     char *reason, *message; /* event */
     /* try: names the pod and its successor; create: a refusal is a verdict, not an error */
     char *wanted;
+    bool was_made;    /* create, of a Secret: before, so a quota that refuses it says nothing */
     bool makes_room;  /* try: it asks for no more than the pod, which a quota counts now */
     int64_t after_ns; /* requeue */
 };
@@ -83,6 +84,9 @@ void plan_apply(
     struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take);
+/* was_made: it is there, but where somebody has deleted it. The server asks quotas before it looks
+ * whether the name is taken. */
+void plan_create_secret(struct plan *p, json_t *secret_take, bool was_made);
 /* The next plans hear of a refusal: see ctl/verdicts. The action is wanted. */
 void plan_create_wanted(struct plan *p, json_t *pod_take, const char *wanted);
 

@@ -3,6 +3,8 @@
  * would make all of them anew. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "operator/api/cond.h"
 #include "operator/ctl/verdicts.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/render/meta.h"
@@ -62,12 +64,21 @@ int cache_pod_workers(
     return MAX(most, serving);
 }
 
+/* Has any of its pods served? Then its key was made. */
+static bool has_served(const json_t *dataset)
+{
+    return jget_int(dataset, "status.workers.ready", 0) > 0
+        || jget_int(dataset, "status.clients.ready", 0) > 0
+        || (jget_int(dataset, "status.workers.desired", 0) > 0
+            && cond_is_true(jget_arr(dataset, "status.conditions"), DATASET_COND_READY));
+}
+
 /* What its pod needs before it is there. */
 static void prepare(
     struct plan *p, const struct dataset *d, const struct render_env *env, int workers, json_t *pod)
 {
     if (env->master)
-        plan_create(p, &kube_secrets, render_key(d, env->master));
+        plan_create_secret(p, render_key(d, env->master), has_served(d->cr));
     json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
         ANNOTATION_WORKERS, json_string(in_words(workers).text));
 }

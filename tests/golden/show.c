@@ -299,7 +299,7 @@ static void add_action(
         return;
     }
     cleanup_free char *key = kube_key(a->ns, a->name);
-    buf_addf(b, "%s %s %s", verbs[a->op], a->res->kind, key);
+    buf_addf(b, "%s %s %s%s", verbs[a->op], a->res->kind, key, a->was_made ? " (was made)" : "");
     if (a->op == PLAN_CREATE || a->op == PLAN_APPLY || a->op == PLAN_TRY) {
         add_object(b, s, a, refs);
         return;

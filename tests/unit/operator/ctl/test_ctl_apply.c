@@ -198,6 +198,26 @@ static void a_secret_that_is_there_is_left_alone(void **state)
     assert_int_equal(fake_api_count(api, "GET", "/secrets"), 0);
 }
 
+/* Its quota is asked before anybody looks whether it is there. */
+static void a_quota_says_nothing_of_a_secret_that_was_made(void **state)
+{
+    (void)state;
+    const struct fake_fault quota = {.method = "POST",
+        .in = "/secrets",
+        .times = 1,
+        .kind = FAULT_STATUS,
+        .status = 403,
+        .body =
+            "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
+    for (int made = 0; made < 2; made++) {
+        fake_api_fault(api, &quota);
+        plan_create_secret(
+            &plan, json_pack("{s:{s:s,s:s}}", "metadata", "name", "s", "namespace", "n"), made);
+        run(made ? 0 : -1, made ? ERR_NONE : ERR_DENIED);
+        fake_api_mend(api);
+    }
+}
+
 static const char *heard_of(const struct fake_fault *fault, const char *name)
 {
     static char words[300];
@@ -424,6 +444,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_quota_says_nothing_of_a_secret_that_was_made, setup, teardown),
         cmocka_unit_test_setup_teardown(a_successor_is_tried_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_pod_is_heard_of, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_gone_needs_no_delete, setup, teardown),
