@@ -25,6 +25,8 @@ KINDS = {  # path of the group: kind, plural, is namespaced
     "apis/apiextensions.k8s.io/v1": [("CustomResourceDefinition", "customresourcedefinitions", False)],
     "apis/storage.k8s.io/v1": [("CSIDriver", "csidrivers", False)],
     "apis/rbac.authorization.k8s.io/v1": [("ClusterRole", "clusterroles", False)],
+    "apis/scheduling.k8s.io/v1": [("PriorityClass", "priorityclasses", False)],
+    "api/v1": [("Namespace", "namespaces", False)],
     "apis/millrace.dev/v1alpha1": [("Dataset", "datasets", True)],
     "apis/kubeflow.org/v1": [("TFJob", "tfjobs", True)],
 }
@@ -41,7 +43,7 @@ def answer(path):
         return {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
     for group, kinds in KINDS.items():
         if path == group:
-            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group[5:], "resources": [
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group.split("/", 1)[1], "resources": [
                 {"name": plural, "kind": kind, "namespaced": space, "verbs": ["get", "list"]} for kind, plural, space in kinds]}
         parts = path[len(group) + 1:].split("/") if path.startswith(group + "/") else []
         space = parts[1] if parts[:1] == ["namespaces"] else ""
@@ -49,10 +51,10 @@ def answer(path):
         for kind, plural, _ in kinds:
             if parts[:1] != [plural]:
                 continue
-            found = [o for o in objects() if o["kind"] == kind and o["apiVersion"] == group[5:]
+            found = [o for o in objects() if o["kind"] == kind and o["apiVersion"] == group.split("/", 1)[1]
                      and (not space or o["metadata"].get("namespace") == space)]
             if len(parts) == 1:
-                return {"kind": kind + "List", "apiVersion": group[5:], "metadata": {}, "items": found}
+                return {"kind": kind + "List", "apiVersion": group.split("/", 1)[1], "metadata": {}, "items": found}
             return next((o for o in found if o["metadata"]["name"] == parts[1]), None)
     return None
 
