@@ -29,8 +29,13 @@ static atomic_int helpers = HELPERS_MAX; /* to be had still */
 /* -- Ctrl-C ---------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted; /* the signal */
+static atomic_bool uploads_end;           /* then */
 
-static void on_interrupt(int sig) { interrupted = sig; }
+static void on_interrupt(int sig)
+{
+    interrupted = sig;
+    atomic_store(&uploads_end, true);
+}
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -270,8 +275,9 @@ static int copy_to_store(struct cli_place *src, const char *name, const struct s
     if (interrupted)
         return err_interrupted(e);
     if (make_parents(to, path, e)
-        || store_put(to, path, &(struct store_put){.fd = fd, .len = st->size}, &made, e))
-        return -1;
+        || store_put(to, path,
+            &(struct store_put){.fd = fd, .len = st->size, .cancel = &uploads_end}, &made, e))
+        return interrupted ? err_interrupted(e) : -1;
     if (!src->url)
         progress_add(progress, 0, st->size);
     return 0;
@@ -348,7 +354,7 @@ static void tree_job_run(void *arg)
         flockfile(stdout);
         cli_put_name(j->name), puts("");
         if (fflush(stdout) && errno == EPIPE)
-            interrupted = SIGPIPE;
+            on_interrupt(SIGPIPE);
         funlockfile(stdout);
     }
     free(j->name);

@@ -297,7 +297,7 @@ int hdfs_put(
 {
     struct hdfs *h = impl;
     struct retry r = RETRY_INIT(
-        h->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, NULL);
+        h->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, put->cancel);
     cleanup_hdfs_place struct hdfs_place p = {0};
     if (hdfs_place_open(h, path, &r, &p, e))
         return -1;

@@ -250,6 +250,7 @@ struct s3_large {
     const char *copy_from, *copy_etag;
     uint64_t len;
     const char *expect;
+    const atomic_bool *cancel; /* may be NULL */
 };
 int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct err *e);
 /* pure: at least wanted, at most 10,000 parts */

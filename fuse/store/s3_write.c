@@ -43,7 +43,7 @@ static int put_single(
         .does = S3_MAKES | S3_CONTENT,
         .sums = true};
     struct retry r = RETRY_INIT(
-        s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, NULL);
+        s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, put->cancel);
     char mark[S3_MARK_LEN];
     if (s3_mark(put->mark, mark, e))
         return -1;
@@ -75,7 +75,7 @@ int s3_put(
     struct s3 *s = impl;
     cleanup_free char *key = s3_key(s, path), *etag = NULL;
     const struct s3_large large = {
-        .key = key, .fd = put->fd, .len = put->len, .expect = put->expect};
+        .key = key, .fd = put->fd, .len = put->len, .expect = put->expect, .cancel = put->cancel};
     int rc = put->len > s->single_put_max ? s3_multipart(s, &large, &etag, e)
                                           : put_single(s, key, put, &etag, e);
     if (rc == 0)

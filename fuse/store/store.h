@@ -158,6 +158,9 @@ struct store_put {
     /* Not 0: with expect "", a number that no other put has. What was made with it is the caller's,
      * and no conflict, while nobody has written to it. */
     uint64_t mark;
+    /* Set meanwhile: RETRY (sys ECANCELED), and nothing half is left, unless it is as good as done;
+     * a directory goes on. May be NULL. */
+    const atomic_bool *cancel;
 };
 /* Appears atomically; st is the new object's. CONFLICT: something else is there than was expected
  * (sys EEXIST where that was nothing, else ESTALE), and nothing has changed; the same content is no

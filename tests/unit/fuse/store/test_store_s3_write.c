@@ -106,6 +106,43 @@ static void an_upload_gets_on(void **state)
     store_s3.close(s);
 }
 
+static void *set_soon(void *flag)
+{
+    clock_sleep_ns(NS_PER_S);
+    atomic_store((atomic_bool *)flag, true);
+    return NULL;
+}
+
+/* By a person who waits no longer: at once, and no parts stay that cost money. */
+static void a_put_that_is_cancelled(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    cleanup_fd int fd = content_fd(5, 1050000);
+    size_t len;
+    for (unsigned fine = 0; fine < 2; fine++) { /* of one piece; in parts */
+        struct err e = ERR_INIT;
+        struct store_stat st;
+        pthread_t thread;
+        atomic_bool cancel = false;
+        uint64_t size = fine ? 1050000 : 50000;
+        struct store_put put = {.fd = fd, .len = size, .cancel = &cancel};
+        if (fine)
+            fake_s3_fault(w->server, "PUT", "fine", 1);
+        fake_s3_fault(w->server, "PUT", "hang", 1000);
+        int64_t began = clock_mono_ns();
+        assert_int_equal(pthread_create(&thread, NULL, set_soon, &cancel), 0);
+        assert_int_equal(store_s3.put(s, "half", &put, &st, &e), -1);
+        pthread_join(thread, NULL);
+        assert_int_equal(e.sys, ECANCELED);
+        assert_true(clock_mono_ns() - began < PATIENT / 2);
+        assert_null(fake_s3_get(w->server, "set/half", &len));
+        assert_int_equal(fake_s3_uploads(w->server), 0);
+        fake_s3_clear(w->server);
+    }
+    store_s3.close(s);
+}
+
 /* The answer to the last request of an upload is lost; the server does not know the upload when
  * asked again. */
 static void a_lost_completion_is_recognised(void **state)
@@ -385,6 +422,7 @@ int main(void)
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
+        with_fixture(a_put_that_is_cancelled),
         with_fixture(a_rename_removes_nothing_that_is_not_copied),
         with_fixture(a_rename_is_of_one_version), with_fixture(a_rename_removes_what_it_copied),
         with_fixture(a_removal_is_of_one_version), cmocka_unit_test(part_sizes)};
