@@ -160,6 +160,10 @@ static int mv_dir(struct mv_tree *m, struct err *e)
     if (copy_interrupted())
         return err_set(e, ERR_RETRY, "interrupted: what was not moved yet is where it was");
     struct err none = ERR_INIT;
+    if (rc == 0 && !m->n && store_mkdir(m->store, m->to, 0, &none) && none.cls != ERR_EXISTS) {
+        *e = none;
+        return -1;
+    }
     if (rc == 0 && !m->progress->failed)
         store_rmdir(m->store, m->from, &none); /* its marker, if it has one */
     return rc;
