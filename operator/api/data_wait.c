@@ -98,6 +98,17 @@ bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct dat
     return false;
 }
 
+enum data_until data_until_of(
+    const json_t *dataset, enum data_until until, const json_t *const *all, size_t n)
+{
+    if (until != DATA_UNTIL_PRELOADED || jget_len(dataset, "spec.cache.preload"))
+        return until;
+    for (size_t i = 0; i < n; i++)
+        if (jget_len(all[i], "spec.cache.preload"))
+            return DATA_UNTIL_READY;
+    return until;
+}
+
 void data_wait_no_place(const json_t *dataset, struct data_wait *out)
 {
     int64_t asked = jget_int(dataset, "spec.cache.replicas", 1),

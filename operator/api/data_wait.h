@@ -32,6 +32,11 @@ struct data_wait {
  * know (NoPreload). */
 bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct data_wait *out);
 
+/* For a pod that mounts all of these: PRELOADED is READY where this one preloads nothing and
+ * another one does, as results are beside what is trained on. */
+enum data_until data_until_of(
+    const json_t *dataset, enum data_until until, const json_t *const *all, size_t n);
+
 /* Pods that want to run where bytes of the dataset are, and nothing has any: what brings some. */
 void data_wait_no_place(const json_t *dataset, struct data_wait *out);
 

@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define WAITING_NO_MORE "no more"
 #define PROGRESS_STEP   25 /* percent between two Events about the same wait */
@@ -56,14 +57,17 @@ static bool parse_words(const json_t *pod, struct gate_words *out, struct data_w
     if (!data_until_parse(data, &out->until)) {
         snprintf(wrong->message, sizeof wrong->message,
             "label " LABEL_DATA " is \"%.63s\": it must be " DATA_UNTIL_WORDS
-            ": `kubectl -n %s label pod %s " LABEL_DATA "=Ready --overwrite`",
-            data, kube_namespace(pod), kube_name(pod));
+            ": correct it in the pod's template, and here: `kubectl -n %s label pod %s " LABEL_DATA
+            "=%s --overwrite`",
+            data, kube_namespace(pod), kube_name(pod),
+            strncasecmp(data, "pre", 3) == 0 ? "Preloaded" : "Ready");
         return false;
     }
     if (!data_placement_parse(placement, &out->placement)) {
         snprintf(wrong->message, sizeof wrong->message,
             "label " LABEL_PLACEMENT " is \"%.63s\": it must be " DATA_PLACEMENT_WORDS
-            ": `kubectl -n %s label pod %s " LABEL_PLACEMENT "=Prefer --overwrite`",
+            ": correct it in the pod's template, and here: `kubectl -n %s label pod %s " LABEL_PLACEMENT
+            "=Prefer --overwrite`",
             placement, kube_namespace(pod), kube_name(pod));
         return false;
     }
@@ -210,6 +214,11 @@ static void plan_data_ready(
         *numbers ? ": " : "", numbers);
 }
 
+static enum data_until until_of(const struct gate_observed *o, size_t i, enum data_until until)
+{
+    return data_until_of(o->datasets[i], until, o->datasets, o->ndatasets);
+}
+
 static void plan_gated(const struct gate_observed *o, struct plan *p)
 {
     struct gate_words words;
@@ -228,7 +237,7 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
         return;
     }
     for (size_t i = 0; i < o->ndatasets; i++)
-        if (data_wait_evaluate(o->datasets[i], words.until, &w)) {
+        if (data_wait_evaluate(o->datasets[i], until_of(o, i, words.until), &w)) {
             plan_waiting(o, kube_name(o->datasets[i]), &w, p);
             return;
         }
@@ -242,12 +251,13 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
     }
     plan_open(o, affinity, p);
     for (size_t i = 0; i < o->ndatasets; i++) {
-        data_wait_evaluate(o->datasets[i], words.until, &w);
+        enum data_until until = until_of(o, i, words.until);
+        data_wait_evaluate(o->datasets[i], until, &w);
         if (*w.reason)
             plan_event(
                 p, &kube_pods, o->pod, true, w.reason, "%s; the pod starts at once", w.message);
         else
-            plan_data_ready(o, o->datasets[i], words.until, p);
+            plan_data_ready(o, o->datasets[i], until, p);
     }
 }
 

@@ -40,6 +40,12 @@ static bool mounts_no_claim(const struct tfjob_pass *p)
     return !json_array_size(claims);
 }
 
+static enum data_until until_of(const struct tfjob_pass *p, size_t i)
+{
+    return data_until_of(
+        p->o->datasets[i], p->job->annotations.until, p->o->datasets, p->o->ndatasets);
+}
+
 /* What its pods wait for; false: nothing. */
 static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
 {
@@ -50,7 +56,7 @@ static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
         return true;
     }
     for (size_t i = 0; i < p->o->ndatasets; i++)
-        if (data_wait_evaluate(p->o->datasets[i], until, w))
+        if (data_wait_evaluate(p->o->datasets[i], until_of(p, i), w))
             return true;
     w->problem = true;
     if (has_no_place(p)) {
@@ -85,7 +91,7 @@ static void warn_no_wait(struct tfjob_pass *p)
             "the job has " LABEL_DATA
             " but its pods mount no PersistentVolumeClaim: they wait for nothing and start at once");
     for (size_t i = 0; i < p->o->ndatasets; i++)
-        if (!data_wait_evaluate(p->o->datasets[i], until, &w) && *w.reason)
+        if (!data_wait_evaluate(p->o->datasets[i], until_of(p, i), &w) && *w.reason)
             pass_event(p, true, w.reason, "%s; the pods start at once", w.message);
 }
 
