@@ -292,6 +292,13 @@ static bool poll_may_ask(struct poll *p, const char *dataset_uid, const char *ns
     return found.n && strcmp(kube_namespace(obj_json(found.v[0])), ns) == 0;
 }
 
+/* Has a worker not counted anything yet? It will have in a moment, and people look at the size. */
+static bool counts_soon(const json_t *report)
+{
+    return jget(report, REPORT_INVENTORY) && !jget_bool(report, REPORT_INVENTORY_COMPLETE, false)
+        && jget_int(report, REPORT_INVENTORY_FILES, 0) == 0;
+}
+
 /* Asks one pod; returns the time until the next request, -1 if the pod is gone. */
 static int64_t poll_once(struct poll *p, const char *uid)
 {
@@ -314,7 +321,7 @@ static int64_t poll_once(struct poll *p, const char *uid)
         return -1;
     }
     bool ready = jget_bool(report, REPORT_READY, false)
-        && (!loader || jget_bool(report, REPORT_LOAD_COMPLETE, false));
+        && (!loader || jget_bool(report, REPORT_LOAD_COMPLETE, false)) && !counts_soon(report);
     struct poll_target t;
     enum report_news news = poll_store(p, uid, report, signs, &t);
     if (news != REPORT_NEWS_NONE) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions for /status are signed with the key of the Dataset, and so are answers. */
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
@@ -51,6 +52,20 @@ static void test_signed(void **state)
     eventually(is_unreachable(uid, "signed with another key"));
     dx_sign(1, DX_KEY);
     eventually(is_unreachable(uid, ""));
+    /* ready, and nothing counted yet: four more times before one that is left alone is asked once
+     */
+    dx_say(1, "{\"ready\":true,\"ufs\":{\"bytes\":0,\"files\":0,\"complete\":false}}");
+    before = dx_asked_so_far(1);
+    int64_t began = clock_mono_ns();
+    eventually(dx_asked_so_far(1) > before + 4);
+    int64_t four = clock_mono_ns() - began;
+    dx_say(1, "{\"ready\":true,\"ufs\":{\"bytes\":0,\"files\":0,\"complete\":true}}");
+    before = dx_asked_so_far(1);
+    eventually(dx_asked_so_far(1) > before);
+    before = dx_asked_so_far(1);
+    began = clock_mono_ns();
+    eventually(dx_asked_so_far(1) > before);
+    assert_true(clock_mono_ns() - began > four);
     dx_sign(1, DX_UNSIGNED);
     fake_api_remove(dx_api, &kube_volumeattachments, "csi-n6");
     eventually(!dx_exists(&kube_pods, client));
