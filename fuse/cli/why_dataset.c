@@ -65,6 +65,13 @@ void why_of_dataset(const json_t *dataset, const char *command, struct why *w)
             cond_reason(conditions, problems[i].type), line);
         return;
     }
+    if (cond_is_true(conditions, DATASET_COND_WRITES_KEPT)) {
+        cleanup_free char *line = one_line(cond_message(conditions, DATASET_COND_WRITES_KEPT));
+        w->rank = WHY_SLOW;
+        w->sentence = xasprintf("dataset %s serves, but not all that was written is saved: %s: %s",
+            name, cond_reason(conditions, DATASET_COND_WRITES_KEPT), line);
+        return;
+    }
     bool ready = cond_is_true(conditions, DATASET_COND_READY);
     w->rank = ready ? WHY_FINE : WHY_WAITS;
     w->sentence = ready

@@ -72,7 +72,8 @@ static bool is_conflict(const json_t *report)
     return false;
 }
 
-static void describe(const struct kept_sum *k, bool conflict, struct buf *out)
+static void describe(
+    const json_t *dataset, const struct kept_sum *k, bool conflict, struct buf *out)
 {
     char size[HUMAN_BYTES_LEN];
     buf_addf(out, "%lld written file%s (%s) on node %s", (long long)k->files,
@@ -85,8 +86,10 @@ static void describe(const struct kept_sum *k, bool conflict, struct buf *out)
     buf_adds(out,
         conflict ? "; another writer changed them in the store first, which has that version"
                  : "; the node went down, or the mount was taken away, before they were saved");
-    buf_adds(
-        out, "; `millrace stat` in a pod with the volume says how to have them back or drop them");
+    buf_addf(out,
+        "; on that node they are in csi.millrace.dev/volumes/%s/%s/cache/stage/kept below csi.cacheDir "
+        "(/var/lib/kubelet/plugins without one): copy what you want back, and remove the rest there",
+        kube_namespace(dataset), kube_uid(dataset));
 }
 
 void dataset_plan_kept(const struct dataset_observed *o, json_t *conditions,
@@ -106,7 +109,7 @@ void dataset_plan_kept(const struct dataset_observed *o, json_t *conditions,
     bool conflict = is_conflict(k.report);
     const char *reason = conflict ? "WriteConflict" : "NotSaved";
     cleanup_buf struct buf message = BUF_INIT(MESSAGE_MAX);
-    describe(&k, conflict, &message);
+    describe(o->cr, &k, conflict, &message);
     s->kept_files = k.files;
     cond_set(conditions,
         &(struct cond){DATASET_COND_WRITES_KEPT, COND_TRUE, reason, buf_str(&message)},
