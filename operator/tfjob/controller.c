@@ -53,10 +53,11 @@ static void emit_jobs(const struct tfjob_controller *c, const char *claim_key,
         emit(to, jobs[i]);
 }
 
-static void tfjob_map_dataset(
-    void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+/* Of a claim, or of a Dataset, whose claim has its name. */
+static void tfjob_map_claim(
+    void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
-    cleanup_free char *key = kube_key_of(dataset); /* its claim has its name */
+    cleanup_free char *key = kube_key_of(object);
     emit_jobs(user, key, emit, to);
 }
 
@@ -97,7 +98,8 @@ int tfjob_controller_start(struct manager *mgr, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(children); i++)
         if (children[i])
             controller_watch(c, children[i], controller_map_owner, kind);
-    controller_watch_news(c, in->datasets, tfjob_map_dataset, &state, dataset_is_news);
+    controller_watch_news(c, in->datasets, tfjob_map_claim, &state, dataset_is_news);
+    controller_watch_news(c, in->claims, tfjob_map_claim, &state, informers_claim_is_news);
     controller_watch(c, in->nodes, tfjob_map_node, &state);
     tfjob_count(mgr, in->jobs);
     return 0;

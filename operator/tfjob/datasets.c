@@ -46,6 +46,30 @@ static enum data_until until_of(const struct tfjob_pass *p, size_t i)
         p->o->datasets[i], p->job->annotations.until, p->o->datasets, p->o->ndatasets);
 }
 
+static bool is_dataset(const struct tfjob_pass *p, const char *claim)
+{
+    for (size_t i = 0; i < p->o->ndatasets; i++)
+        if (strcmp(kube_name(p->o->datasets[i]), claim) == 0)
+            return true;
+    return false;
+}
+
+/* Without that claim its pods cannot run anyway, and a Dataset may be about to make it. */
+static bool lacks_claim(const struct tfjob_pass *p, struct data_wait *w)
+{
+    cleanup_json json_t *claims = tfjob_claims(p->o->job);
+    for (size_t i = 0; i < json_array_size(claims); i++) {
+        const char *claim = json_string_value(json_array_get(claims, i));
+        if (is_dataset(p, claim) || json_object_get(p->o->claims, claim))
+            continue;
+        snprintf(w->message, sizeof w->message,
+            "claim %s, which its pods mount, is neither a Dataset's nor there: make the one or the other, or take away " LABEL_DATA,
+            claim);
+        return true;
+    }
+    return false;
+}
+
 /* What its pods wait for; false: nothing. */
 static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
 {
@@ -59,6 +83,8 @@ static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
         if (data_wait_evaluate(p->o->datasets[i], until_of(p, i), w))
             return true;
     w->problem = true;
+    if (p->o->ndatasets && until == DATA_UNTIL_PRELOADED && lacks_claim(p, w))
+        return true;
     if (has_no_place(p)) {
         data_wait_no_place(p->o->datasets[0], w);
         return true;

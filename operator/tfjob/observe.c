@@ -135,6 +135,7 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
     }
     out->nodes = informers_nodes(mgr);
     out->datasets = informers_datasets(mgr);
+    out->claims = informers_claims(mgr);
     out->cache_pods = informers_cache_pods(mgr);
     out->poll = poll_shared(mgr, e);
     return out->poll ? 0 : -1;
@@ -173,12 +174,17 @@ static void find_data(const struct tfjob_informers *c, struct tfjob_refs *r)
     const json_t *job = obj_json(r->job);
     cleanup_json json_t *claims = tfjob_claims(job);
     r->cached = json_array();
+    r->claims = json_object();
     for (size_t i = 0; i < json_array_size(claims); i++) {
         cleanup_free char *key = kube_key(
             kube_namespace(job), json_string_value(json_array_get(claims, i)));
         struct obj *dataset = informer_get(c->datasets, key);
-        if (!dataset)
-            continue; /* any other claim */
+        if (!dataset) {
+            cleanup_obj struct obj *other = informer_get(c->claims, key);
+            if (other)
+                json_object_set_new(r->claims, kube_name(obj_json(other)), json_true());
+            continue;
+        }
         cache_pods_held(c->cache_pods, c->poll, c->nodes, obj_json(dataset), r->cached);
         add_ref(&r->datasets, dataset);
     }
@@ -218,6 +224,7 @@ void tfjob_observe(
     o->tensorboard = obj_json(out->tensorboard);
     o->tensorboard_service = obj_json(out->tensorboard_service);
     o->cached = out->cached;
+    o->claims = out->claims;
 }
 
 void tfjob_refs_free(struct tfjob_refs *r)
@@ -234,5 +241,6 @@ void tfjob_refs_free(struct tfjob_refs *r)
     obj_unref(r->tensorboard);
     obj_unref(r->tensorboard_service);
     json_decref(r->cached);
+    json_decref(r->claims);
     *r = (struct tfjob_refs){0};
 }

@@ -12,7 +12,7 @@ struct tfjob_informers {
     struct informer *jobs, *pods, *services, *deployments; /* owned by main, as all of these */
     struct informer *pod_groups;                           /* NULL without a gang scheduler */
     /* shared with the rooms of datasets; cache_pods: pods that hold caches */
-    struct informer *nodes, *datasets, *cache_pods;
+    struct informer *nodes, *datasets, *claims, *cache_pods;
     struct poll *poll;         /* what those pods say; borrowed */
     const char *gang, *domain; /* borrowed */
 };
@@ -30,7 +30,7 @@ struct tfjob_refs {
     struct tfjob_observed observed; /* borrows from the references below */
     struct obj *job, *pod_group, *tensorboard, *tensorboard_service;
     struct objs pods, services, nodes, datasets;
-    json_t *cached;
+    json_t *cached, *claims;
 };
 
 void tfjob_observe(

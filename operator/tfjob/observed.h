@@ -25,6 +25,7 @@ struct tfjob_observed {
     const json_t **nodes;
     const json_t **datasets; /* whose claims it mounts */
     size_t nnodes, ndatasets;
+    const json_t *claims; /* object, a key each: what else it mounts and is there */
     /* array of {dataset: name, node, host, bytes}: what the caches on nodes really hold; NULL:
      * nothing */
     const json_t *cached;

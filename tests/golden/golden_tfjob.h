@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* golden_tfjob — tfjob_plan() behind the golden interface, and TFJobs and their pods in a few
- * letters. A world may have "clusterDomain", "gangScheduler", "cached" and "crdProblem" beside now
- * and objects.
+ * letters. A world may have "clusterDomain", "gangScheduler", "cached", "claims" and "crdProblem"
+ * beside now and objects.
  */
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_TFJOB_H
 #define MILLRACE_TESTS_GOLDEN_GOLDEN_TFJOB_H
