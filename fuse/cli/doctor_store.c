@@ -31,7 +31,8 @@ static int ask_server(struct http *h, const char *url, struct http_resp *resp, s
 
 /* Was it said some time ago, by a cache on the way? One that does not say so (Age) says the same
  * again. */
-static bool is_kept(struct http *h, const char *url, const struct http_resp *resp, const char *date)
+static bool is_an_old_one(
+    struct http *h, const char *url, const struct http_resp *resp, const char *date)
 {
     char text[64];
     struct err none = ERR_INIT;
@@ -52,7 +53,7 @@ static void check_skew(
     if (!http_header(resp, "date", date, sizeof date) || clock_parse_http_date(date, &theirs))
         return;
     int64_t skew = theirs - clock_real_ns(), apart = skew < 0 ? -skew : skew;
-    if (apart > SKEW_MAX_NS && is_kept(h, url, resp, date))
+    if (apart > SKEW_MAX_NS && is_an_old_one(h, url, resp, date))
         doctor_line(r, DOCTOR_SKIPPED,
             "clock: the answer is from a cache on the way, and tells an old time");
     else if (apart > SKEW_MAX_NS)

@@ -62,7 +62,7 @@ static int take_place(struct s3 *s, struct err *e)
 }
 
 /* A header of what does that, with the option's word in it. */
-static int take_word(struct s3 *s, const char *option, unsigned when, const char *header,
+static int take_term(struct s3 *s, const char *option, unsigned when, const char *header,
     const char *mend, struct err *e)
 {
     cleanup_free char *value = NULL;
@@ -79,10 +79,10 @@ static int take_word(struct s3 *s, const char *option, unsigned when, const char
 static int take_terms(struct s3 *s, struct err *e)
 {
     cleanup_free char *sum = NULL;
-    if (take_word(s, "user-project", 0, "x-goog-user-project", "it takes the id of a project", e)
-        || take_word(s, "storage-class", S3_MAKES, "x-goog-storage-class",
+    if (take_term(s, "user-project", 0, "x-goog-user-project", "it takes the id of a project", e)
+        || take_term(s, "storage-class", S3_MAKES, "x-goog-storage-class",
             "it takes a name like NEARLINE", e)
-        || take_word(s, "kms-key-id", S3_MAKES, "x-goog-encryption-kms-key-name",
+        || take_term(s, "kms-key-id", S3_MAKES, "x-goog-encryption-kms-key-name",
             "it takes the name of a key, projects/…/cryptoKeys/…", e)
         || option_get(&s->params, "checksum", &sum, e))
         return -1;

@@ -3,6 +3,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
+#include "lib/base/wipe.h"
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
@@ -16,15 +17,7 @@
 #define HOUR_S  3600
 #define JWT_MAX (16u << 10) /* bytes */
 
-static void wipe(char **s)
-{
-    if (*s)
-        explicit_bzero(*s, strlen(*s));
-    free(*s);
-    *s = NULL;
-}
-
-static char *take(const json_t *j, const char *path) { return xstrdup(jget_str(j, path, "")); }
+static char *take_str(const json_t *j, const char *path) { return xstrdup(jget_str(j, path, "")); }
 
 /* It becomes part of JSON, of headers or of a URL. */
 static bool is_plain(const char *s)
@@ -35,9 +28,9 @@ static bool is_plain(const char *s)
 static int take_service_account(const json_t *j, struct gs_account *a, struct err *e)
 {
     a->kind = GS_SERVICE_ACCOUNT;
-    a->email = take(j, "client_email");
-    a->key = take(j, "private_key");
-    a->key_id = take(j, "private_key_id");
+    a->email = take_str(j, "client_email");
+    a->key = take_str(j, "private_key");
+    a->key_id = take_str(j, "private_key_id");
     if (!is_plain(a->email) || !*a->key || (*a->key_id && !is_plain(a->key_id)))
         return err_set(e, ERR_INVALID, "its client_email or private_key is missing");
     return 0;
@@ -46,9 +39,9 @@ static int take_service_account(const json_t *j, struct gs_account *a, struct er
 static int take_user(const json_t *j, struct gs_account *a, struct err *e)
 {
     a->kind = GS_USER;
-    a->client_id = take(j, "client_id");
-    a->client_secret = take(j, "client_secret");
-    a->token = take(j, "refresh_token");
+    a->client_id = take_str(j, "client_id");
+    a->client_secret = take_str(j, "client_secret");
+    a->token = take_str(j, "refresh_token");
     if (!*a->client_id || !*a->client_secret || !*a->token)
         return err_set(e, ERR_INVALID, "its client_id, client_secret or refresh_token is missing");
     return 0;
@@ -57,12 +50,13 @@ static int take_user(const json_t *j, struct gs_account *a, struct err *e)
 static int take_external(const json_t *j, struct gs_account *a, struct err *e)
 {
     a->kind = GS_EXTERNAL;
-    a->audience = take(j, "audience");
-    a->token_type = take(j, "subject_token_type");
-    a->file = take(j, "credential_source.file");
-    a->impersonate = take(j, "service_account_impersonation_url");
+    a->audience = take_str(j, "audience");
+    a->token_type = take_str(j, "subject_token_type");
+    a->file = take_str(j, "credential_source.file");
+    a->impersonate = take_str(j, "service_account_impersonation_url");
     bool json = strcmp(jget_str(j, "credential_source.format.type", "text"), "json") == 0;
-    a->field = json ? take(j, "credential_source.format.subject_token_field_name") : xstrdup("");
+    a->field = json ? take_str(j, "credential_source.format.subject_token_field_name")
+                    : xstrdup("");
     if (!*a->file)
         return err_set(e, ERR_INVALID,
             "its token is not from a file (credential_source.file), and others are not asked for one");
@@ -80,7 +74,7 @@ int gs_account_parse(const char *text, size_t len, struct gs_account *out, struc
         return err_set(e, ERR_INVALID, "it is no JSON");
     const char *type = jget_str(j, "type", "");
     bool external = strcmp(type, "external_account") == 0;
-    out->token_uri = take(j, external ? "token_url" : "token_uri");
+    out->token_uri = take_str(j, external ? "token_url" : "token_uri");
     if (!*out->token_uri) {
         free(out->token_uri);
         out->token_uri = xstrdup(external ? "https://sts.googleapis.com/v1/token"
@@ -104,7 +98,7 @@ void gs_account_clear(struct gs_account *a)
         &a->client_secret, &a->token, &a->audience, &a->token_type, &a->file, &a->field,
         &a->impersonate};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        wipe(all[i]);
+        wipe_text(all[i]);
 }
 
 /* -- the signature ------------------------------------------------------------------------------

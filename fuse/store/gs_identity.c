@@ -16,30 +16,8 @@
 
 static const char *const given_names[] = {"credentials", NULL};
 
-static const char *env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
-static int is_true(const struct store_params *p, const char *name, bool *out, struct err *e)
-{
-    cleanup_free char *value = NULL;
-    if (option_get(p, name, &value, e))
-        return -1;
-    *out = value && strcmp(value, "true") == 0;
-    return 0;
-}
-
-static void take_instance(struct s3_identity *out, bool maybe, const char *origin)
-{
-    out->first = S3_INSTANCE;
-    out->maybe = maybe;
-    out->origin = xstrdup(origin);
-}
-
 /* A file that Google's tools write; wanted: it was named. */
-static int take_file(const struct store_params *p, const char *path, bool wanted,
+static int take_document(const struct store_params *p, const char *path, bool wanted,
     struct s3_identity *out, struct err *e)
 {
     struct err inner = ERR_INIT;
@@ -58,23 +36,24 @@ static int take_file(const struct store_params *p, const char *path, bool wanted
 /* On a machine of one's own: what Google's tools find there, in their order. */
 static int take_found(const struct store_params *p, struct s3_identity *out, struct err *e)
 {
-    const char *named = env("GOOGLE_APPLICATION_CREDENTIALS"), *home = env("HOME");
+    const char *named = option_env("GOOGLE_APPLICATION_CREDENTIALS"), *home = option_env("HOME");
     if (named)
-        return take_file(p, named, true, out, e);
-    const char *config = env("CLOUDSDK_CONFIG");
+        return take_document(p, named, true, out, e);
+    const char *config = option_env("CLOUDSDK_CONFIG");
     cleanup_free char *dir = config ? xstrdup(config)
         : home                      ? xasprintf("%s/.config/gcloud", home)
                                     : NULL;
     cleanup_free char *usual = dir ? path_join(dir, "application_default_credentials.json") : NULL;
-    if (usual && take_file(p, usual, false, out, e))
+    if (usual && take_document(p, usual, false, out, e))
         return -1;
     if (out->first != S3_NOBODY)
         return 0;
     cleanup_free char *endpoint = NULL;
     if (option_get(p, "endpoint", &endpoint, e))
         return -1;
-    if (env("GCE_METADATA_HOST") || !endpoint)
-        take_instance(out, !env("GCE_METADATA_HOST"), "the service account of this machine");
+    if (option_env("GCE_METADATA_HOST") || !endpoint)
+        s3_identity_machine(
+            out, !option_env("GCE_METADATA_HOST"), "the service account of this machine");
     return 0;
 }
 
@@ -82,7 +61,7 @@ static int take_found(const struct store_params *p, struct s3_identity *out, str
 static int take_provider(
     const struct store_params *p, const char *provider, struct s3_identity *out, struct err *e)
 {
-    const char *file = env(ENV_IDENTITY_TOKEN);
+    const char *file = option_env(ENV_IDENTITY_TOKEN);
     if (strncmp(provider, "projects/", 9) != 0 || !http_is_word(provider, strlen(provider))
         || strpbrk(provider, "\"\\"))
         return option_err(p, "workload-provider", provider,
@@ -104,7 +83,7 @@ static int take_any(const struct store_params *p, struct s3_identity *out, struc
 {
     cleanup_free char *provider = NULL;
     bool instance = false;
-    if (is_true(p, "instance-metadata", &instance, e)
+    if (option_is_true(p, "instance-metadata", &instance, e)
         || option_get(p, "workload-provider", &provider, e)
         || option_get(p, given_names[0], &out->document, e))
         return -1;
@@ -118,8 +97,8 @@ static int take_any(const struct store_params *p, struct s3_identity *out, struc
     if (!p->secrets_dir && !instance)
         return take_found(p, out, e);
     /* a cluster of Google's answers a pod as its own service account */
-    if (instance || env(ENV_IDENTITY_TOKEN))
-        take_instance(out, false,
+    if (instance || option_env(ENV_IDENTITY_TOKEN))
+        s3_identity_machine(out, false,
             instance ? "the service account of the node" : "the service account of the Dataset");
     return 0;
 }
@@ -128,7 +107,7 @@ int gs_identity_get(const struct store_params *p, struct s3_identity *out, struc
 {
     *out = (struct s3_identity){0};
     bool anonymous = false;
-    int rc = is_true(p, "anonymous", &anonymous, e);
+    int rc = option_is_true(p, "anonymous", &anonymous, e);
     if (rc == 0 && !anonymous)
         rc = take_any(p, out, e);
     if (rc)

@@ -2,22 +2,18 @@
 #include "fuse/store/gs_lend.h"
 
 #include "fuse/store/gs_account.h"
+#include "fuse/store/lend.h"
 #include "fuse/store/s3.h"
 #include "lib/base/buf.h"
-#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/wipe.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_MAX  (64u << 10)
-#define TOKEN_MAX   (64u << 10) /* bytes */
-#define FORM_MAX    (256u << 10)
-#define LIFETIME    (3600 * NS_PER_S) /* where nobody says */
-#define PROBE_NS    NS_PER_S /* a machine that has a metadata server answers in that time */
 #define METADATA_AT "169.254.169.254"
 #define TOKEN_AT    "/computeMetadata/v1/instance/service-accounts/default/token"
 #define STS_AT      "https://sts.googleapis.com"
@@ -37,12 +33,11 @@ struct gs_lender *gs_lender_new(const struct store_params *p, struct http *http,
 {
     struct gs_lender *l = xcalloc(1, sizeof *l);
     cleanup_free char *verify = NULL;
-    const struct http_conf near = {.direct = true, .connect_ns = PROBE_NS, .max_idle = 1};
     l->params = p;
     l->http = http;
     if (option_get(p, "sts-endpoint", &l->sts_at, e) || option_get(p, "tls-verify", &verify, e)
         || (l->sts_at && s3_endpoint_check(p, "sts-endpoint", l->sts_at, e))
-        || !(l->near = http_new(&near, e))) {
+        || !(l->near = lend_near(e))) {
         gs_lender_free(l);
         return NULL;
     }
@@ -59,43 +54,8 @@ void gs_lender_free(struct gs_lender *l)
     free(l);
 }
 
-/* -- what comes and goes ------------------------------------------------------------------------
+/* -- answers --------------------------------------------------------------------------------------
  */
-
-static void answer_free(struct http_resp *resp)
-{
-    if (resp->body.data)
-        explicit_bzero(resp->body.data, resp->body.len);
-    http_resp_free(resp);
-}
-#define cleanup_answer __attribute__((cleanup(answer_free)))
-
-static void form_free(struct buf *form)
-{
-    if (form->data)
-        explicit_bzero(form->data, form->len);
-    buf_free(form);
-}
-#define cleanup_form __attribute__((cleanup(form_free)))
-
-static void form_pair(struct buf *b, const char *name, const char *value)
-{
-    cleanup_free char *escaped = http_escape(value, false);
-    buf_addf(b, "%s%s=%s", b->len ? "&" : "", name, escaped);
-    explicit_bzero(escaped, strlen(escaped));
-}
-
-/* The text of the error may name the server. */
-static int err_network(
-    const struct gs_lender *l, const char *at, bool shown, const struct err *inner, struct err *e)
-{
-    enum reason reason = inner->cls == ERR_DENIED ? REASON_TLS_FAILED
-        : inner->sys == EADDRNOTAVAIL             ? REASON_NAME_NOT_RESOLVED
-                                                  : REASON_UNREACHABLE;
-    return store_err(e, inner->cls == ERR_DENIED ? ERR_DENIED : ERR_RETRY, EIO, reason,
-        l->params->url, ": no token from %s: %s", at,
-        shown ? inner->msg : "it does not answer, or its certificate is not trusted");
-}
 
 static int err_status(
     const struct gs_lender *l, const char *at, const struct http_resp *resp, struct err *e)
@@ -113,20 +73,6 @@ static int err_status(
         later ? ": it may be a moment" : ": check what is shown to it, and that it is known there");
 }
 
-/* By the clock of who answered, if he tells the time. */
-static int64_t lifetime_of(const struct http_resp *resp, const struct gs_token *t)
-{
-    char date[64];
-    int64_t now = clock_real_ns(), end;
-    if (t->lifetime_s)
-        return t->lifetime_s * NS_PER_S;
-    if (!*t->until || clock_parse_rfc3339(t->until, &end))
-        return LIFETIME;
-    if (http_header(resp, "date", date, sizeof date))
-        clock_parse_http_date(date, &now);
-    return end - now;
-}
-
 static int take_token(const struct gs_lender *l, const char *at, const struct http_resp *resp,
     struct s3_keys *out, int64_t *lifetime_ns, struct err *e)
 {
@@ -139,7 +85,7 @@ static int take_token(const struct gs_lender *l, const char *at, const struct ht
     log_redact(t.token);
     s3_keys_clear(out);
     *out = (struct s3_keys){xstrdup("token"), xstrdup(""), t.token};
-    *lifetime_ns = lifetime_of(resp, &t);
+    *lifetime_ns = t.lifetime_s ? t.lifetime_s * NS_PER_S : lend_until(resp, t.until);
     return 0;
 }
 
@@ -170,7 +116,7 @@ static const char *server_shown(const struct gs_lender *l, const char *url)
 }
 
 /* What a document names may be read by its server: nobody has judged it. */
-static int check_server(const struct gs_lender *l, const char *url, struct err *e)
+static int check_token_server(const struct gs_lender *l, const char *url, struct err *e)
 {
     const struct conf_mount *m = l->params->mount;
     bool allowed = !m->nendpoints || server_shown(l, url) == url;
@@ -191,10 +137,11 @@ static int check_server(const struct gs_lender *l, const char *url, struct err *
 }
 
 /* type: of the body; bearer: NULL, or as whom. */
-static int ask_server(struct gs_lender *l, const char *url, const char *type, const char *bearer,
-    const struct buf *body, struct s3_keys *out, int64_t *lifetime_ns, struct err *e)
+static int ask_token_server(struct gs_lender *l, const char *url, const char *type,
+    const char *bearer, const struct buf *body, struct s3_keys *out, int64_t *lifetime_ns,
+    struct err *e)
 {
-    if (check_server(l, url, e))
+    if (check_token_server(l, url, e))
         return -1;
     cleanup_free char *kind = xasprintf("content-type: %s", type);
     cleanup_free char *line = bearer ? xasprintf("authorization: Bearer %s", bearer) : NULL;
@@ -204,13 +151,16 @@ static int ask_server(struct gs_lender *l, const char *url, const char *type, co
         .headers = headers,
         .body = body->data,
         .body_len = body->len,
-        .max_body = ANSWER_MAX,
+        .max_body = LEND_ANSWER_MAX,
         .timeout_ns = LEND_NS};
     cleanup_answer struct http_resp resp = {0};
     struct err inner = ERR_INIT;
     const char *at = server_shown(l, url);
-    int rc = http_do(l->http, &req, &resp, &inner) ? err_network(l, at, at == url, &inner, e)
-                                                   : take_token(l, at, &resp, out, lifetime_ns, e);
+    /* the text of the error may name the server */
+    const char *hidden = "it does not answer, or its certificate is not trusted";
+    int rc = http_do(l->http, &req, &resp, &inner)
+        ? lend_err_network(l->params, "token", at, at == url ? inner.msg : hidden, &inner, e)
+        : take_token(l, at, &resp, out, lifetime_ns, e);
     if (line)
         explicit_bzero(line, strlen(line));
     return rc;
@@ -226,55 +176,32 @@ static int show_service_account(struct gs_lender *l, const struct gs_account *a,
     if (!jwt)
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, l->params->url,
             ": the credentials are not to be used: %s", inner.msg);
-    cleanup_form struct buf form = BUF_INIT(FORM_MAX);
-    form_pair(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
-    form_pair(&form, "assertion", jwt);
-    s3_wipe(&jwt);
-    return ask_server(l, a->token_uri, FORM, NULL, &form, out, lifetime_ns, e);
+    cleanup_form struct buf form = LEND_FORM;
+    lend_form_add(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+    lend_form_add(&form, "assertion", jwt);
+    wipe_text(&jwt);
+    return ask_token_server(l, a->token_uri, FORM, NULL, &form, out, lifetime_ns, e);
 }
 
 static int show_user(struct gs_lender *l, const struct gs_account *a, struct s3_keys *out,
     int64_t *lifetime_ns, struct err *e)
 {
-    cleanup_form struct buf form = BUF_INIT(FORM_MAX);
-    form_pair(&form, "grant_type", "refresh_token");
-    form_pair(&form, "client_id", a->client_id);
-    form_pair(&form, "client_secret", a->client_secret);
-    form_pair(&form, "refresh_token", a->token);
-    return ask_server(l, a->token_uri, FORM, NULL, &form, out, lifetime_ns, e);
-}
-
-/* A file that others write now and then; caller wipes. */
-static char *read_token(
-    const struct gs_lender *l, const char *file, const char *field, struct err *e)
-{
-    struct err inner = ERR_INIT;
-    size_t len = 0;
-    char *text = file_read(file, TOKEN_MAX, &len, &inner);
-    if (text && *field) {
-        char *value = gs_account_field(text, len, field);
-        s3_wipe(&text);
-        text = value;
-        len = value ? strlen(value) : 0;
-    }
-    while (text && len && (text[len - 1] == '\n' || text[len - 1] == '\r'))
-        text[--len] = '\0';
-    if (text && len && http_is_word(text, len))
-        return text;
-    s3_wipe(&text);
-    store_err(e, ERR_DENIED, EACCES, REASON_SECRET_MISSING, l->params->url,
-        ": there is no token in %s%s%s", file, *inner.msg ? ": " : "", inner.msg);
-    return NULL;
+    cleanup_form struct buf form = LEND_FORM;
+    lend_form_add(&form, "grant_type", "refresh_token");
+    lend_form_add(&form, "client_id", a->client_id);
+    lend_form_add(&form, "client_secret", a->client_secret);
+    lend_form_add(&form, "refresh_token", a->token);
+    return ask_token_server(l, a->token_uri, FORM, NULL, &form, out, lifetime_ns, e);
 }
 
 static int impersonate(
     struct gs_lender *l, const char *url, struct s3_keys *out, int64_t *lifetime_ns, struct err *e)
 {
-    struct buf body = BUF_INIT(FORM_MAX);
+    struct buf body = LEND_FORM;
     char *as = steal(&out->token);
     buf_adds(&body, "{\"scope\":[\"" SCOPE "\"],\"lifetime\":\"3600s\"}");
-    int rc = ask_server(l, url, "application/json", as, &body, out, lifetime_ns, e);
-    s3_wipe(&as);
+    int rc = ask_token_server(l, url, "application/json", as, &body, out, lifetime_ns, e);
+    wipe_text(&as);
     buf_free(&body);
     return rc;
 }
@@ -283,18 +210,18 @@ static int impersonate(
 static int exchange(struct gs_lender *l, const struct gs_account *a, const char *file,
     struct s3_keys *out, int64_t *lifetime_ns, struct err *e)
 {
-    char *token = read_token(l, file, a->field, e);
+    char *token = lend_token(l->params, file, *a->field ? a->field : NULL, e);
     if (!token)
         return -1;
-    cleanup_form struct buf form = BUF_INIT(FORM_MAX);
-    form_pair(&form, "grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
-    form_pair(&form, "audience", a->audience);
-    form_pair(&form, "scope", *a->impersonate ? SCOPE_ALL : SCOPE);
-    form_pair(&form, "requested_token_type", TOKEN_TYPE "access_token");
-    form_pair(&form, "subject_token_type", *a->token_type ? a->token_type : TOKEN_TYPE "jwt");
-    form_pair(&form, "subject_token", token);
-    s3_wipe(&token);
-    int rc = ask_server(l, a->token_uri, FORM, NULL, &form, out, lifetime_ns, e);
+    cleanup_form struct buf form = LEND_FORM;
+    lend_form_add(&form, "grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
+    lend_form_add(&form, "audience", a->audience);
+    lend_form_add(&form, "scope", *a->impersonate ? SCOPE_ALL : SCOPE);
+    lend_form_add(&form, "requested_token_type", TOKEN_TYPE "access_token");
+    lend_form_add(&form, "subject_token_type", *a->token_type ? a->token_type : TOKEN_TYPE "jwt");
+    lend_form_add(&form, "subject_token", token);
+    wipe_text(&token);
+    int rc = ask_token_server(l, a->token_uri, FORM, NULL, &form, out, lifetime_ns, e);
     return rc || !*a->impersonate ? rc : impersonate(l, a->impersonate, out, lifetime_ns, e);
 }
 
@@ -356,8 +283,8 @@ static int show_document(struct gs_lender *l, const struct s3_identity *id, stru
 /* -- the metadata server --------------------------------------------------------------------------
  */
 
-static int ask_metadata(struct gs_lender *l, const struct s3_identity *id, struct s3_keys *out,
-    int64_t *lifetime_ns, struct err *e)
+static int ask_metadata_server(struct gs_lender *l, const struct s3_identity *id,
+    struct s3_keys *out, int64_t *lifetime_ns, struct err *e)
 {
     const char *host = getenv("GCE_METADATA_HOST");
     cleanup_free char *url = xasprintf("http://%s" TOKEN_AT, host && *host ? host : METADATA_AT);
@@ -365,13 +292,13 @@ static int ask_metadata(struct gs_lender *l, const struct s3_identity *id, struc
     struct http_req req = {.method = "GET",
         .url = url,
         .headers = headers,
-        .max_body = ANSWER_MAX,
-        .timeout_ns = id->maybe ? 2 * PROBE_NS : LEND_NS};
+        .max_body = LEND_ANSWER_MAX,
+        .timeout_ns = id->maybe ? 2 * LEND_PROBE_NS : LEND_NS};
     cleanup_answer struct http_resp resp = {0};
     struct err inner = ERR_INIT;
     char flavor[16];
     if (http_do(l->near, &req, &resp, &inner))
-        return err_network(l, url, true, &inner, e);
+        return lend_err_network(l->params, "token", url, inner.msg, &inner, e);
     if (!http_header(&resp, "metadata-flavor", flavor, sizeof flavor)
         || strcmp(flavor, "Google") != 0)
         return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, l->params->url,
@@ -394,7 +321,7 @@ static int lend_any(struct gs_lender *l, const struct s3_identity *id, struct s3
     case S3_WEB_IDENTITY:
         return show_provider(l, id, out, lifetime_ns, e);
     case S3_INSTANCE:
-        return ask_metadata(l, id, out, lifetime_ns, e);
+        return ask_metadata_server(l, id, out, lifetime_ns, e);
     }
     return 0;
 }
@@ -403,7 +330,7 @@ int gs_lend(struct gs_lender *l, const struct s3_identity *id, struct s3_keys *o
     int64_t *lifetime_ns, struct err *e)
 {
     *out = (struct s3_keys){0};
-    *lifetime_ns = LIFETIME;
+    *lifetime_ns = LEND_LIFETIME;
     int rc = lend_any(l, id, out, lifetime_ns, e);
     if (rc == 0 && *lifetime_ns <= 0)
         rc = store_err(e, ERR_RETRY, EIO, REASON_EXPIRED, l->params->url,

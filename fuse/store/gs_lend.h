@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gs_lend — tokens for a time, for Google's buckets: from the metadata server of a machine or a
- * cluster, or from a token server that is shown what an identity has. Each request takes LEND_NS at
- * most. */
+ * cluster, or from a token server that is shown what an identity has. Each request takes LEND_NS
+ * (lend.h) at most. */
 #ifndef MILLRACE_FUSE_STORE_GS_LEND_H
 #define MILLRACE_FUSE_STORE_GS_LEND_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Header lines of S3's in Google's words, and what Google's answers say in words of their own. */
 #include "fuse/store/gs.h"
 
 #include "lib/base/mem.h"

@@ -4,6 +4,7 @@
 #include "fuse/store/hdfs.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/wipe.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -137,7 +138,7 @@ static void hdfs_close(void *impl)
     http_free(h->http);
     for (unsigned i = 0; i < h->nnodes; i++)
         free(h->node[i]);
-    hdfs_wipe(&h->token);
+    wipe_text(&h->token);
     free(h->root);
     free(h->user);
     free(h->replication);

@@ -58,7 +58,6 @@ char *hdfs_authority(struct hdfs *h, struct err *e);
  */
 bool hdfs_token_renewed(struct hdfs *h, unsigned changes);
 unsigned hdfs_token_changes(struct hdfs *h);
-void hdfs_wipe(char **text);
 /* What a status that is not 2xx means. *standby: another name node is to be asked. */
 int hdfs_fail(const struct hdfs *h, const struct hdfs_call *c, const struct http_resp *resp,
     bool *standby, struct err *e);

@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
 #include "lib/base/text.h"
+#include "lib/base/wipe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -49,14 +50,6 @@ int hdfs_check_name(const struct hdfs *h, const char *path, struct err *e)
 /* -- who we are -----------------------------------------------------------------------------------
  */
 
-void hdfs_wipe(char **text)
-{
-    if (*text)
-        explicit_bzero(*text, strlen(*text));
-    free(*text);
-    *text = NULL;
-}
-
 static int look_at_token(struct hdfs *h, struct err *e)
 {
     char *token = NULL;
@@ -64,7 +57,7 @@ static int look_at_token(struct hdfs *h, struct err *e)
     if (option_get(&h->params, "delegation-token", &token, e))
         return -1;
     h->token_changes += h->token && token ? strcmp(h->token, token) != 0 : h->token != token;
-    hdfs_wipe(&h->token);
+    wipe_text(&h->token);
     h->token = token;
     h->token_read_ns = clock_mono_ns();
     return 0;
@@ -98,7 +91,7 @@ char *hdfs_authority(struct hdfs *h, struct err *e)
     if (rc == 0 && h->token) {
         char *escaped = http_escape(h->token, false);
         out = xasprintf("&delegation=%s", escaped);
-        hdfs_wipe(&escaped);
+        wipe_text(&escaped);
     } else if (rc == 0) {
         out = user ? xasprintf("&user.name=%s", user) : xstrdup("");
     }

@@ -29,6 +29,10 @@ int option_check_all(const struct store_params *p, struct err *e);
  * all. DENIED (SecretMissing, ConfigMapMissing) when it is promised by an object that is not there.
  * Values of secrets, and words that a Secret says, go to log_redact(). */
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e);
+/* One that is "true" or "false"; false if it was not given. */
+int option_is_true(const struct store_params *p, const char *name, bool *out, struct err *e);
+/* A variable that belongs to no option; NULL if it is empty, too. */
+const char *option_env(const char *name);
 /* What messages may show of a value that option_get() told, or of a part of it: "'the value'", or,
  * of what a Secret says, only where that stands: "what key k of Secret creds says". Every message
  * that repeats an option's value takes it from here: conditions and Events are read by people who

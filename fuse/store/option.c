@@ -220,6 +220,21 @@ int option_get(const struct store_params *p, const char *name, char **out, struc
     return check_value(p, o, value, shown, e);
 }
 
+int option_is_true(const struct store_params *p, const char *name, bool *out, struct err *e)
+{
+    cleanup_free char *value = NULL;
+    if (option_get(p, name, &value, e))
+        return -1;
+    *out = value && strcmp(value, "true") == 0;
+    return 0;
+}
+
+const char *option_env(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
 int option_no_secret(
     const struct store_params *p, const char *name, const char *what, struct err *e)
 {

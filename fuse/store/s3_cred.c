@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
+#include "lib/base/wipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,7 +218,7 @@ int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], const char *
 
 void s3_signer_clear(struct s3_signer *s)
 {
-    s3_wipe(&s->token);
+    wipe_text(&s->token);
     free(s->key_id);
     explicit_bzero(s, sizeof *s);
 }

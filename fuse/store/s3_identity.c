@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/wipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,19 +21,11 @@ static const char *const key_names[] = {
 
 /* -- values ---------------------------------------------------------------------------------- */
 
-void s3_wipe(char **s)
-{
-    if (*s)
-        explicit_bzero(*s, strlen(*s));
-    free(*s);
-    *s = NULL;
-}
-
 void s3_keys_clear(struct s3_keys *k)
 {
-    s3_wipe(&k->id);
-    s3_wipe(&k->secret);
-    s3_wipe(&k->token);
+    wipe_text(&k->id);
+    wipe_text(&k->secret);
+    wipe_text(&k->token);
 }
 
 void s3_keys_copy(struct s3_keys *to, const struct s3_keys *from)
@@ -50,7 +43,7 @@ static void role_clear(struct s3_role *r)
 void s3_identity_clear(struct s3_identity *id)
 {
     s3_keys_clear(&id->keys);
-    s3_wipe(&id->document);
+    wipe_text(&id->document);
     role_clear(&id->web);
     free(id->token_file);
     for (unsigned i = 0; i < id->nroles; i++)
@@ -78,6 +71,13 @@ bool s3_identity_same(const struct s3_identity *a, const struct s3_identity *b)
     return same;
 }
 
+void s3_identity_machine(struct s3_identity *out, bool maybe, const char *origin)
+{
+    out->first = S3_INSTANCE;
+    out->maybe = maybe;
+    out->origin = xstrdup(origin);
+}
+
 bool s3_identity_lends(const struct s3_identity *id)
 {
     return id->nroles || (id->first != S3_NOBODY && id->first != S3_KEYS);
@@ -85,15 +85,9 @@ bool s3_identity_lends(const struct s3_identity *id)
 
 /* -- where it comes from --------------------------------------------------------------------- */
 
-static const char *env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
 static char *session_name(const char *given)
 {
-    if (given || (given = env("AWS_ROLE_SESSION_NAME")))
+    if (given || (given = option_env("AWS_ROLE_SESSION_NAME")))
         return xstrdup(given);
     char host[64] = "";
     if (gethostname(host, sizeof host - 1) || strlen(host) > 50)
@@ -144,19 +138,12 @@ static void take_web(
 
 static bool take_container(struct s3_identity *out)
 {
-    if (!env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
-        && !env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))
+    if (!option_env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+        && !option_env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))
         return false;
     out->first = S3_CONTAINER;
     out->origin = xstrdup("the role of this container");
     return true;
-}
-
-static void take_instance(struct s3_identity *out, bool maybe)
-{
-    out->first = S3_INSTANCE;
-    out->maybe = maybe;
-    out->origin = xstrdup("the role of this machine");
 }
 
 /* -- files of the AWS tools -------------------------------------------------------------------- */
@@ -168,7 +155,7 @@ struct aws_files {
 
 static char *aws_path(const char *variable, const char *name)
 {
-    const char *path = env(variable), *home = env("HOME");
+    const char *path = option_env(variable), *home = option_env("HOME");
     if (path)
         return xstrdup(path);
     return home ? xasprintf("%s/.aws/%s", home, name) : NULL;
@@ -190,8 +177,8 @@ static void files_read(struct aws_files *f)
 
 static void aws_files_free(struct aws_files *f)
 {
-    s3_wipe(&f->text[0]);
-    s3_wipe(&f->text[1]);
+    wipe_text(&f->text[0]);
+    wipe_text(&f->text[1]);
 }
 
 static char *aws_files_get(const struct aws_files *f, const char *profile, const char *key)
@@ -213,7 +200,7 @@ static int take_source(const struct store_params *p, const struct aws_files *f, 
     if (where && strcmp(where, "EcsContainer") == 0 && take_container(out))
         return 0;
     if (where && strcmp(where, "Ec2InstanceMetadata") == 0) {
-        take_instance(out, false);
+        s3_identity_machine(out, false, "the role of this machine");
         return 0;
     }
     if (where && strcmp(where, "Environment") == 0 && take_given(p, out, e))
@@ -338,15 +325,6 @@ int s3_endpoint_get(const struct store_params *p, char **url, struct err *e)
 
 /* -- the order -------------------------------------------------------------------------------- */
 
-static int is_true(const struct store_params *p, const char *name, bool *out, struct err *e)
-{
-    cleanup_free char *value = NULL;
-    if (option_get(p, name, &value, e))
-        return -1;
-    *out = value && strcmp(value, "true") == 0;
-    return 0;
-}
-
 /* Given by name: it wins over keys of the environment. */
 static bool profile_is_chosen(const struct store_params *p)
 {
@@ -355,14 +333,14 @@ static bool profile_is_chosen(const struct store_params *p)
 
 static const char *projected_token(void)
 {
-    const char *file = env(ENV_IDENTITY_TOKEN);
-    return file ? file : env("AWS_WEB_IDENTITY_TOKEN_FILE");
+    const char *file = option_env(ENV_IDENTITY_TOKEN);
+    return file ? file : option_env("AWS_WEB_IDENTITY_TOKEN_FILE");
 }
 
 /* On a machine of one's own that may be Amazon's: is its metadata service asked unbidden? */
 static int may_probe(const struct store_params *p, bool *out, struct err *e)
 {
-    const char *disabled = env("AWS_EC2_METADATA_DISABLED");
+    const char *disabled = option_env("AWS_EC2_METADATA_DISABLED");
     cleanup_free char *endpoint = NULL;
     if (p->secrets_dir || (disabled && strcmp(disabled, "true") == 0))
         return 0;
@@ -377,7 +355,7 @@ static int take_first(
     const struct store_params *p, const char *role, struct s3_identity *out, struct err *e)
 {
     bool instance = false;
-    if (is_true(p, "instance-metadata", &instance, e))
+    if (option_is_true(p, "instance-metadata", &instance, e))
         return -1;
     if (profile_is_chosen(p))
         return p->secrets_dir
@@ -386,7 +364,8 @@ static int take_first(
             : take_files(p, out, e);
     if (take_given(p, out, e))
         return -1;
-    const char *token = env("AWS_WEB_IDENTITY_TOKEN_FILE"), *own = env("AWS_ROLE_ARN");
+    const char *token = option_env("AWS_WEB_IDENTITY_TOKEN_FILE"),
+               *own = option_env("AWS_ROLE_ARN");
     if (out->first != S3_NOBODY)
         return 0;
     if (token && own) {
@@ -405,7 +384,7 @@ static int take_first(
     if (!instance && may_probe(p, &probe, e))
         return -1;
     if (instance || probe)
-        take_instance(out, !instance);
+        s3_identity_machine(out, !instance, "the role of this machine");
     return 0;
 }
 
@@ -441,7 +420,7 @@ int s3_identity_get(const struct store_params *p, struct s3_identity *out, struc
     *out = (struct s3_identity){0};
     cleanup_free char *role = NULL;
     bool anonymous = false;
-    int rc = is_true(p, "anonymous", &anonymous, e);
+    int rc = option_is_true(p, "anonymous", &anonymous, e);
     if (rc == 0)
         rc = option_get(p, "role-arn", &role, e);
     if (rc == 0 && anonymous && role)

@@ -10,7 +10,6 @@
 struct s3_keys { /* all owned; id NULL: none */
     char *id, *secret, *token;
 };
-void s3_wipe(char **secret); /* overwrites it, frees it, NULL is fine; *secret is NULL then */
 void s3_keys_clear(struct s3_keys *k);
 void s3_keys_copy(struct s3_keys *to, const struct s3_keys *from);
 
@@ -45,6 +44,8 @@ struct s3_identity {
 int s3_identity_get(const struct store_params *p, struct s3_identity *out, struct err *e);
 void s3_identity_clear(struct s3_identity *id);
 bool s3_identity_same(const struct s3_identity *a, const struct s3_identity *b);
+/* S3_INSTANCE, of one that has no origin yet. */
+void s3_identity_machine(struct s3_identity *out, bool maybe, const char *origin);
 /* Its credentials are for a time only, and have to be asked for. */
 bool s3_identity_lends(const struct s3_identity *id);
 

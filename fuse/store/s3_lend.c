@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/store/s3_lend.h"
 
+#include "fuse/store/lend.h"
 #include "fuse/store/s3.h"
-#include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/wipe.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -11,10 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_MAX   (64u << 10)
-#define TOKEN_MAX    (64u << 10)       /* bytes of a token */
-#define LIFETIME     (3600 * NS_PER_S) /* where nobody says */
-#define PROBE_NS     NS_PER_S /* a machine that has a metadata service answers in that time */
 #define CONTAINER_AT "http://169.254.170.2"
 #define INSTANCE_AT  "http://169.254.169.254"
 #define INSTANCE_DIR "/latest/meta-data/iam/security-credentials/"
@@ -61,8 +58,7 @@ struct s3_lender *s3_lender_new(const struct store_params *p, struct http *http,
     struct s3_lender *l = xcalloc(1, sizeof *l);
     l->params = p;
     l->http = http;
-    struct http_conf near = {.direct = true, .connect_ns = PROBE_NS, .max_idle = 1};
-    if (find_sts(l, e) || !(l->near = http_new(&near, e))) {
+    if (find_sts(l, e) || !(l->near = lend_near(e))) {
         s3_lender_free(l);
         return NULL;
     }
@@ -81,26 +77,6 @@ void s3_lender_free(struct s3_lender *l)
 
 /* -- answers --------------------------------------------------------------------------------- */
 
-static void answer_free(struct http_resp *resp)
-{
-    if (resp->body.data)
-        explicit_bzero(resp->body.data, resp->body.len);
-    http_resp_free(resp);
-}
-#define cleanup_answer __attribute__((cleanup(answer_free)))
-
-/* By the clock of who answered, if he tells the time: ours may be wrong. */
-static int64_t lifetime_until(const struct http_resp *resp, const char *until)
-{
-    char date[64];
-    int64_t now = clock_real_ns(), end;
-    if (!until || clock_parse_rfc3339(until, &end))
-        return LIFETIME;
-    if (http_header(resp, "date", date, sizeof date))
-        clock_parse_http_date(date, &now);
-    return end - now;
-}
-
 /* A key becomes part of headers. */
 static bool keys_ok(const struct s3_keys *k)
 {
@@ -114,24 +90,7 @@ static int err_answer(const struct s3_lender *l, const char *at, struct err *e)
         ": what %s answered are no credentials", at);
 }
 
-static int err_network(
-    const struct s3_lender *l, const char *at, const struct err *inner, struct err *e)
-{
-    enum reason reason = inner->cls == ERR_DENIED ? REASON_TLS_FAILED
-        : inner->sys == EADDRNOTAVAIL             ? REASON_NAME_NOT_RESOLVED
-                                                  : REASON_UNREACHABLE;
-    return store_err(e, inner->cls == ERR_DENIED ? ERR_DENIED : ERR_RETRY, EIO, reason,
-        l->params->url, ": no credentials from %s: %s", at, inner->msg);
-}
-
 /* -- token service ----------------------------------------------------------------------------- */
-
-static void form_pair(struct buf *b, const char *name, const char *value)
-{
-    cleanup_free char *escaped = http_escape(value, false);
-    buf_addf(b, "%s%s=%s", b->len ? "&" : "", name, escaped);
-    explicit_bzero(escaped, strlen(escaped));
-}
 
 static int err_role(const struct s3_lender *l, const struct s3_role *role,
     const struct http_resp *resp, struct err *e)
@@ -190,76 +149,49 @@ static int send_sts(struct s3_lender *l, const struct s3_role *role, struct buf 
         .headers = headers,
         .body = form->data,
         .body_len = form->len,
-        .max_body = ANSWER_MAX,
+        .max_body = LEND_ANSWER_MAX,
         .timeout_ns = LEND_NS};
     cleanup_answer struct http_resp resp;
     struct err inner = ERR_INIT;
     if (http_do(l->http, &req, &resp, &inner))
-        return err_network(l, l->sts_at, &inner, e);
+        return lend_err_network(l->params, "credentials", l->sts_at, inner.msg, &inner, e);
     char until[40];
     if (resp.status != 200
         || !s3_xml_keys(resp.body.data, resp.body.len, &out->id, &out->secret, &out->token, until))
         return err_role(l, role, &resp, e);
-    *lifetime_ns = lifetime_until(&resp, *until ? until : NULL);
+    *lifetime_ns = lend_until(&resp, *until ? until : NULL);
     return keys_ok(out) ? 0 : err_answer(l, l->sts_at, e);
 }
 
 static void begin_form(struct buf *form, const char *action, const struct s3_role *role)
 {
-    form_pair(form, "Action", action);
-    form_pair(form, "Version", "2011-06-15");
-    form_pair(form, "RoleArn", role->arn);
-    form_pair(form, "RoleSessionName", role->session);
+    lend_form_add(form, "Action", action);
+    lend_form_add(form, "Version", "2011-06-15");
+    lend_form_add(form, "RoleArn", role->arn);
+    lend_form_add(form, "RoleSessionName", role->session);
     if (role->external_id)
-        form_pair(form, "ExternalId", role->external_id);
-}
-
-static void end_form(struct buf *form)
-{
-    if (form->data)
-        explicit_bzero(form->data, form->len);
-    buf_free(form);
+        lend_form_add(form, "ExternalId", role->external_id);
 }
 
 static int assume(struct s3_lender *l, const struct s3_role *role, const struct s3_keys *as,
     struct s3_keys *out, int64_t *lifetime_ns, struct err *e)
 {
-    struct buf form = BUF_INIT(4 * TOKEN_MAX);
+    cleanup_form struct buf form = LEND_FORM;
     begin_form(&form, "AssumeRole", role);
-    int rc = send_sts(l, role, &form, as, out, lifetime_ns, e);
-    end_form(&form);
-    return rc;
-}
-
-/* Text of a file that others write now and then, without line ends at its end; caller wipes. */
-static char *read_token(const struct s3_lender *l, const char *file, struct err *e)
-{
-    struct err inner = ERR_INIT;
-    size_t len;
-    char *text = file_read(file, TOKEN_MAX, &len, &inner);
-    while (text && len && (text[len - 1] == '\n' || text[len - 1] == '\r'))
-        text[--len] = '\0';
-    if (text && len && http_is_word(text, len))
-        return text;
-    free(text);
-    store_err(e, ERR_DENIED, EACCES, REASON_SECRET_MISSING, l->params->url,
-        ": there is no token in %s%s%s", file, *inner.msg ? ": " : "", inner.msg);
-    return NULL;
+    return send_sts(l, role, &form, as, out, lifetime_ns, e);
 }
 
 static int show_token(struct s3_lender *l, const struct s3_identity *id, struct s3_keys *out,
     int64_t *lifetime_ns, struct err *e)
 {
-    char *token = read_token(l, id->token_file, e);
+    char *token = lend_token(l->params, id->token_file, NULL, e);
     if (!token)
         return -1;
-    struct buf form = BUF_INIT(4 * TOKEN_MAX);
+    cleanup_form struct buf form = LEND_FORM;
     begin_form(&form, "AssumeRoleWithWebIdentity", &id->web);
-    form_pair(&form, "WebIdentityToken", token);
-    s3_wipe(&token);
-    int rc = send_sts(l, &id->web, &form, NULL, out, lifetime_ns, e);
-    end_form(&form);
-    return rc;
+    lend_form_add(&form, "WebIdentityToken", token);
+    wipe_text(&token);
+    return send_sts(l, &id->web, &form, NULL, out, lifetime_ns, e);
 }
 
 /* -- services of the machine ------------------------------------------------------------------ */
@@ -272,11 +204,11 @@ static int ask_near(struct s3_lender *l, const char *method, const char *url, co
     struct http_req req = {.method = method,
         .url = url,
         .headers = headers,
-        .max_body = ANSWER_MAX,
+        .max_body = LEND_ANSWER_MAX,
         .timeout_ns = timeout_ns};
     struct err inner = ERR_INIT;
     if (http_do(l->near, &req, resp, &inner))
-        return err_network(l, url, &inner, e);
+        return lend_err_network(l->params, "credentials", url, inner.msg, &inner, e);
     if (resp->status == 200)
         return 0;
     bool later = resp->status >= 500 || resp->status == 429;
@@ -296,7 +228,7 @@ static int take_json(const struct s3_lender *l, const char *at, const struct htt
         return err_answer(l, at, e);
     *out = (struct s3_keys){xstrdup(jget_str(j, "AccessKeyId", NULL)),
         xstrdup(jget_str(j, "SecretAccessKey", NULL)), xstrdup(jget_str(j, "Token", NULL))};
-    *lifetime_ns = lifetime_until(resp, jget_str(j, "Expiration", NULL));
+    *lifetime_ns = lend_until(resp, jget_str(j, "Expiration", NULL));
     return keys_ok(out) ? 0 : err_answer(l, at, e);
 }
 
@@ -329,11 +261,12 @@ static int ask_container(
         return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, l->params->url,
             ": AWS_CONTAINER_CREDENTIALS_FULL_URI is %s: without TLS only this machine is asked",
             url);
-    char *token = file && *file ? read_token(l, file, e) : xstrdup(plain ? plain : "");
+    char *token = file && *file ? lend_token(l->params, file, NULL, e)
+                                : xstrdup(plain ? plain : "");
     if (!token)
         return -1;
     cleanup_free char *header = *token ? xasprintf("authorization: %s", token) : NULL;
-    s3_wipe(&token);
+    wipe_text(&token);
     cleanup_answer struct http_resp resp = {0};
     int rc = ask_near(l, "GET", url, header, LEND_NS, &resp, e);
     if (header)
@@ -348,7 +281,7 @@ static int ask_metadata(struct s3_lender *l, const char *method, const char *pat
     const char *at = getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     cleanup_free char *url = xasprintf("%s%s", at && *at ? at : INSTANCE_AT, path);
     cleanup_answer struct http_resp resp = {0};
-    if (ask_near(l, method, url, header, 2 * PROBE_NS, &resp, e))
+    if (ask_near(l, method, url, header, 2 * LEND_PROBE_NS, &resp, e))
         return -1;
     const char *text = buf_str(&resp.body);
     size_t n = strcspn(text, "\r\n");
@@ -372,7 +305,7 @@ static int ask_instance(
     cleanup_free char *name = http_escape(role, false);
     cleanup_free char *url = xasprintf("%s%s%s", at && *at ? at : INSTANCE_AT, INSTANCE_DIR, name);
     cleanup_answer struct http_resp resp = {0};
-    if (ask_near(l, "GET", url, header, 2 * PROBE_NS, &resp, e))
+    if (ask_near(l, "GET", url, header, 2 * LEND_PROBE_NS, &resp, e))
         return -1;
     return take_json(l, url, &resp, out, lifetime_ns, e);
 }
@@ -403,7 +336,7 @@ int s3_lend(struct s3_lender *l, const struct s3_identity *id, struct s3_keys *o
     int64_t *lifetime_ns, struct err *e)
 {
     *out = (struct s3_keys){0};
-    *lifetime_ns = LIFETIME;
+    *lifetime_ns = LEND_LIFETIME;
     int rc = lend_first(l, id, out, lifetime_ns, e);
     for (unsigned i = 0; rc == 0 && i < id->nroles; i++) {
         struct s3_keys as = *out;

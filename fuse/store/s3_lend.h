@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* s3_lend — credentials for a time: from a token service (STS: AssumeRole,
  * AssumeRoleWithWebIdentity), from the service that a container was told of, from a machine's
- * metadata service. Each of its requests takes LEND_NS at most; a chain of roles takes one a role.
+ * metadata service. Each of its requests takes LEND_NS (lend.h) at most; a chain of roles takes one
+ * a role.
  */
 #ifndef MILLRACE_FUSE_STORE_S3_LEND_H
 #define MILLRACE_FUSE_STORE_S3_LEND_H
@@ -9,8 +10,6 @@
 #include "fuse/store/s3_identity.h"
 
 #include "lib/http/http.h"
-
-#define LEND_NS (10 * NS_PER_S)
 
 struct s3_lender; /* opaque */
 /* Borrows p and http (for the token service). INVALID, DENIED (InvalidOption: sts-endpoint). */

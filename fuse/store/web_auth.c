@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
+#include "lib/base/wipe.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -22,18 +23,10 @@ struct web_auth {
     int64_t read_at_ns;     /* mu */
 };
 
-static void wipe(char **text)
-{
-    if (*text)
-        explicit_bzero(*text, strlen(*text));
-    free(*text);
-    *text = NULL;
-}
-
 void web_lines_clear(struct web_lines *l)
 {
-    wipe(&l->authorization);
-    wipe(&l->header);
+    wipe_text(&l->authorization);
+    wipe_text(&l->header);
 }
 
 struct web_auth *web_auth_new(const struct store_params *p)
@@ -59,8 +52,8 @@ static char *basic_line(const char *user, const char *password)
     char *text = xmalloc(strlen(pair) * 2 + 8);
     EVP_EncodeBlock((unsigned char *)text, (unsigned char *)pair, (int)strlen(pair));
     char *line = xasprintf("Authorization: Basic %s", text);
-    wipe(&pair);
-    wipe(&text);
+    wipe_text(&pair);
+    wipe_text(&text);
     return line;
 }
 
@@ -121,8 +114,8 @@ static int read_lines(const struct web_auth *a, struct web_lines *out, bool *cle
     else if (rc == 0 && user)
         out->authorization = basic_line(user, password);
     *clear = verify && strcmp(verify, "false") == 0;
-    wipe(&password);
-    wipe(&token);
+    wipe_text(&password);
+    wipe_text(&token);
     if (rc)
         web_lines_clear(out);
     return rc;
