@@ -54,6 +54,38 @@ bool why_unscheduled(const struct why_facts *f, struct why *w)
     return why_describe(f, w);
 }
 
+/* The name of the pod's volume that is this claim. */
+static const char *claim_volume(const json_t *pod, const char *claim)
+{
+    const json_t *volume;
+    size_t i;
+    json_array_foreach (jget_arr(pod, "spec.volumes"), i, volume)
+        if (strcmp(jget_str(volume, "persistentVolumeClaim.claimName", ""), claim) == 0)
+            return jget_str(volume, "name", "");
+    return "";
+}
+
+/* Where the first container that mounts the claim does; behind is for kubectl exec, which takes the
+ * first container. A path that a shell would not take as it is is not shown. */
+static const char *claim_path(const json_t *pod, const char *claim, const char **behind)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-";
+    const char *name = claim_volume(pod, claim);
+    const json_t *container, *mount;
+    size_t i, k;
+    json_array_foreach (jget_arr(pod, "spec.containers"), i, container)
+        json_array_foreach (jget_arr(container, "volumeMounts"), k, mount) {
+            const char *path = jget_str(mount, "mountPath", "");
+            if (strcmp(jget_str(mount, "name", ""), name) != 0 || path[strspn(path, plain)])
+                continue;
+            *behind = i ? jget_str(container, "name", "") : "";
+            return path;
+        }
+    *behind = "";
+    return "MOUNT";
+}
+
 /* Whatever else is wrong: it is not the data. */
 static bool why_nothing(const struct why_facts *f, struct why *w)
 {
@@ -67,10 +99,11 @@ static bool why_nothing(const struct why_facts *f, struct why *w)
                 snprintf(hits, sizeof hits, ": %d%% of what its pods read comes from caches",
                     (int)r.hit_percent);
             why_say(f, w, WHY_FINE, "runs, and nothing is wrong with Dataset %s%s", claim, hits);
+            const char *behind, *path = claim_path(f->pod, claim, &behind);
             return why_next(w,
-                "kubectl -n %s exec %s -- python3 -c 'import os; print(os.getxattr(\"MOUNT\", "
+                "kubectl -n %s exec %s%s%s -- python3 -c 'import os; print(os.getxattr(\"%s\", "
                 "\"" XATTR_WHY "\").decode())'",
-                f->ns, kube_name(f->pod));
+                f->ns, kube_name(f->pod), *behind ? " -c " : "", behind, path);
         }
     const char *some = kube_name(json_array_get(f->datasets, 0));
     why_say(f, w, WHY_FINE, "runs and mounts no Dataset, so it does not wait for Millrace%s%s%s",
