@@ -67,6 +67,12 @@ static void check_skew(
             r, DOCTOR_OK, "clock: less than %" PRId64 " s from the server's", apart / NS_PER_S + 1);
 }
 
+/* OpenSSL's words for an answer in another protocol. */
+static bool speaks_no_tls(const struct err *e)
+{
+    return strstr(e->msg, "wrong version number") != NULL;
+}
+
 /* Nothing secret is sent, so whoever answers will do: that the certificate is good is seen when the
  * store is asked. False: it did not. */
 static bool check_server(const char *server, struct doctor_lines *r)
@@ -87,6 +93,11 @@ static bool check_server(const char *server, struct doctor_lines *r)
         doctor_line(r, DOCTOR_FAILED,
             "name: that of %s does not resolve: is it spelled right (option endpoint), and does "
             "/etc/resolv.conf name a server that knows it?",
+            server);
+    } else if (rc && speaks_no_tls(&e)) {
+        doctor_line(r, DOCTOR_OK, "name: that of %s resolves", server);
+        doctor_line(r, DOCTOR_FAILED,
+            "connection: %s answers, but not with TLS: write http:// instead of https://, or another port",
             server);
     } else if (rc) {
         doctor_line(r, DOCTOR_OK, "name: that of %s resolves", server);

@@ -60,6 +60,8 @@ is "no secret is told" "" "$(grep -e wrongwrong -e testsecret <<<"$out" || true)
 says "a name that does not resolve" 1 "FAILED  name: that of http://no.such.host.invalid does not resolve" \
     millrace doctor s3://data --option endpoint=http://no.such.host.invalid
 says "nobody there" 1 "FAILED  connection: " millrace doctor s3://data --option endpoint=http://127.0.0.1:1
+says "https where there is no TLS" 1 "FAILED  connection: https://${S3_ENDPOINT#http://} answers, but not with TLS: write http:// instead of https://, or another port" \
+    millrace doctor s3://data --option "endpoint=https://${S3_ENDPOINT#http://}"
 is "as JSON" 1 "$(millrace doctor --json s3://data --option endpoint=http://127.0.0.1:1 | jq .failed)"
 says "an option that is none" 1 "FAILED  URL: s3://data: InvalidOption: unknown option 'colour'" millrace doctor s3://data --option colour=red
 says "a directory that is not there" 1 "FAILED  store: file://$WORK/none" millrace doctor "file://$WORK/none"
