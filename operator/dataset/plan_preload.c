@@ -193,6 +193,8 @@ static void say_why_not(const json_t *load, struct dataset_preloading *r)
         none
             ? ": correct the path, or the mount's mountPoint (bucket and prefix), or put files there; it is looked for again each minute"
             : "");
+    if (strcmp(reason, "TooLarge") == 0)
+        r->progress.done_files = r->progress.done_bytes = 0; /* evicted by what came behind */
     set_preloaded(r, COND_FALSE, reason, strcmp(reason, "WorkersNotReady") != 0);
 }
 
