@@ -41,6 +41,7 @@ struct why_facts {
 void why_pod(const struct why_facts *f, struct why *w);
 /* Takes pods out that failed and were replaced: pods are those of one job or Deployment. */
 void why_drop_replaced(json_t *pods);
+bool why_all_succeeded(const json_t *pods);
 /* Of an object of ours that nobody has looked at, because operators (pods) watch another namespace.
  */
 bool why_object_unwatched(

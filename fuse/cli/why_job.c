@@ -48,6 +48,16 @@ void why_drop_replaced(json_t *pods)
     }
 }
 
+bool why_all_succeeded(const json_t *pods)
+{
+    const json_t *pod;
+    size_t i;
+    json_array_foreach (pods, i, pod)
+        if (strcmp(jget_str(pod, "status.phase", ""), "Succeeded") != 0)
+            return false;
+    return true;
+}
+
 struct job_state {
     const char *condition;
     enum why_rank rank;

@@ -137,6 +137,11 @@ static void the_worst_pod_speaks_for_a_job(void **state)
     facts_worst(&f, "team", pods, &w, &like);
     assert_int_equal(w.rank, WHY_FAILS);
     assert_int_equal(like, 2);
+    assert_false(why_all_succeeded(pods));
+    for (int i = 0; i < 3; i++)
+        json_object_set_new(json_object_get(json_array_get(pods, (size_t)i), "status"), "phase",
+            json_string("Succeeded"));
+    assert_true(why_all_succeeded(pods));
     assert_non_null(strstr(w.sentence, "pod train-1 has failed"));
 }
 
