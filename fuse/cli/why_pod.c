@@ -86,6 +86,23 @@ static const char *claim_path(const json_t *pod, const char *claim, const char *
     return "MOUNT";
 }
 
+/* A pod of ours that runs: what there is to say is said of its Dataset. */
+static bool why_cache_pod(const struct why_facts *f, struct why *w)
+{
+    static const struct {
+        const char *component, *words;
+    } ours[] = {{COMPONENT_WORKER, "a cache worker of Dataset "},
+        {COMPONENT_CLIENT, "the client on its node of Dataset "},
+        {COMPONENT_LOADER, "the pod that loads files of Dataset "}};
+    const char *dataset = kube_label(f->pod, LABEL_DATASET);
+    for (size_t i = 0; i < ARRAY_LEN(ours) && *dataset; i++)
+        if (strcmp(kube_label(f->pod, LABEL_COMPONENT), ours[i].component) == 0) {
+            why_say(f, w, WHY_FINE, "runs, and is %s%s", ours[i].words, dataset);
+            return why_next(w, "%s status %s -n %s", f->command, dataset, f->ns);
+        }
+    return false;
+}
+
 /* Whatever else is wrong: it is not the data. */
 static bool why_nothing(const struct why_facts *f, struct why *w)
 {
@@ -105,7 +122,8 @@ static bool why_nothing(const struct why_facts *f, struct why *w)
                 "\"" XATTR_WHY "\").decode())'",
                 f->ns, kube_name(f->pod), *behind ? " -c " : "", behind, path);
         }
-    const char *some = kube_name(json_array_get(f->datasets, 0));
+    const char *some = json_array_size(f->datasets) == 1 ? kube_name(json_array_get(f->datasets, 0))
+                                                         : "";
     why_say(f, w, WHY_FINE, "runs and mounts no Dataset, so it does not wait for Millrace%s%s%s",
         *some ? ": a volume with persistentVolumeClaim.claimName: " : "", some,
         *some ? " would mount one of this namespace" : "");
@@ -130,6 +148,7 @@ void why_pod(const struct why_facts *f, struct why *w)
         why_starting,
         why_container_killed,
         why_reads_slow,
+        why_cache_pod,
         why_nothing,
     };
     if (!f->datasets) {
