@@ -75,7 +75,7 @@ static bool why_not_there(
     if (!data_wait_evaluate(dataset, until, &wait))
         return false;
     cleanup_free char *message = one_line(wait.message);
-    if (wait.percent >= 0 && !strchr(message, '%'))
+    if (wait.percent >= 0 && strcmp(wait.reason, "Loading") == 0 && !strchr(message, '%'))
         snprintf(share, sizeof share, " (%d%%)", wait.percent);
     why_say(f, w, wait.problem ? WHY_FAILS : WHY_WAITS, "is gated: %s%s", message, share);
     return status_next(f, w, kube_name(dataset));
@@ -199,7 +199,7 @@ static bool why_dataset(const struct why_facts *f, const json_t *dataset, struct
     if (r.ready)
         return false;
     if (r.deleting) {
-        why_say(f, w, WHY_FAILS,
+        why_say(f, w, WHY_SLOW, /* it is well, and status says the rest */
             "runs, but Dataset %s is being deleted: it goes when its last pod has ended, and no "
             "other pod can use it before it is made again: delete the jobs that use it, or let them "
             "end, then apply the Dataset and the jobs again",
