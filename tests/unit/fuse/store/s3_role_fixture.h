@@ -26,13 +26,13 @@ static struct {
     int64_t delay_ns;
 } lender = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-static const char *until(char text[CLOCK_RFC3339_LEN])
+static inline const char *until(char text[CLOCK_RFC3339_LEN])
 {
     clock_rfc3339(clock_real_ns() + lender.lifetime_s * NS_PER_S, text);
     return text;
 }
 
-static void note_request(const struct serve_req *req)
+static inline void note_request(const struct serve_req *req)
 {
     lender.requests++;
     snprintf(lender.asked, sizeof lender.asked, "%.*s", (int)req->body_len,
@@ -43,7 +43,7 @@ static void note_request(const struct serve_req *req)
         lender.token[0] = '\0';
 }
 
-static void sts(void *user, const struct serve_req *req, struct serve_resp *resp)
+static inline void sts(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     char end[CLOCK_RFC3339_LEN];
     (void)user;
@@ -68,7 +68,7 @@ static void sts(void *user, const struct serve_req *req, struct serve_resp *resp
     pthread_mutex_unlock(&lender.mu);
 }
 
-static void json_keys(void *user, const struct serve_req *req, struct serve_resp *resp)
+static inline void json_keys(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     char end[CLOCK_RFC3339_LEN], header[64] = "";
     (void)user;
@@ -87,7 +87,7 @@ static void json_keys(void *user, const struct serve_req *req, struct serve_resp
     pthread_mutex_unlock(&lender.mu);
 }
 
-static void metadata_token(void *user, const struct serve_req *req, struct serve_resp *resp)
+static inline void metadata_token(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     char ttl[16];
     (void)user;
@@ -97,7 +97,7 @@ static void metadata_token(void *user, const struct serve_req *req, struct serve
         resp->status = 400;
 }
 
-static unsigned lent(void)
+static inline unsigned lent(void)
 {
     pthread_mutex_lock(&lender.mu);
     unsigned n = lender.requests;
@@ -115,7 +115,7 @@ static const char *const variables[] = {"AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_
     "MILLRACE_IDENTITY_TOKEN_FILE"};
 
 /* An S3 server, and a mount of it without any key. */
-static int begin_keyless(void **state)
+static inline int begin_keyless(void **state)
 {
     static const struct serve_route routes[] = {{"POST", "/", sts, NULL},
         {"GET", "/creds", json_keys, NULL}, {"PUT", "/latest/api/token", metadata_token, NULL},
@@ -147,7 +147,7 @@ static int begin_keyless(void **state)
     return 0;
 }
 
-static int end_keyless(void **state)
+static inline int end_keyless(void **state)
 {
     serve_stop(lender.server);
     return teardown(state);
@@ -155,12 +155,12 @@ static int end_keyless(void **state)
 
 #define keyless(test) cmocka_unit_test_setup_teardown(test, begin_keyless, end_keyless)
 
-static char *service(const char *path)
+static inline char *service(const char *path)
 {
     return xasprintf("http://127.0.0.1:%d%s", serve_port(lender.server), path);
 }
 
-static void give_token(const struct fixture *w, const char *variable, const char *token)
+static inline void give_token(const struct fixture *w, const char *variable, const char *token)
 {
     write_secret(w, "token", token);
     cleanup_free char *path = path_join(w->dir, "token");
@@ -168,21 +168,24 @@ static void give_token(const struct fixture *w, const char *variable, const char
 }
 
 /* in the cluster: no environment but for identities, no files */
-static void open_keyless(struct fixture *w) { w->s = open_store(w->m, w->dir, 20 * NS_PER_S); }
+static inline void open_keyless(struct fixture *w)
+{
+    w->s = open_store(w->m, w->dir, 20 * NS_PER_S);
+}
 
-static int read_byte(struct fixture *w, struct err *e)
+static inline int read_byte(struct fixture *w, struct err *e)
 {
     char c;
     return store_read(w->s, "file", "", 0, 1, &c, NULL, e);
 }
 
-static void expect_read(struct fixture *w)
+static inline void expect_read(struct fixture *w)
 {
     struct err e = ERR_INIT;
     ok(read_byte(w, &e), &e);
 }
 
-static void expect_refused(struct fixture *w, const char *reason, const char *words)
+static inline void expect_refused(struct fixture *w, const char *reason, const char *words)
 {
     struct err e = ERR_INIT;
     assert_int_equal(read_byte(w, &e), -1);
