@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,19 @@ char *human_bytes(uint64_t bytes, char out[HUMAN_BYTES_LEN])
     for (; v >= 1024 && u < 6; u++)
         v /= 1024;
     snprintf(out, HUMAN_BYTES_LEN, u ? "%.2f%s" : "%.0f%s", v, units[u]);
+    return out;
+}
+
+char *human_count(int64_t n, char out[HUMAN_COUNT_LEN])
+{
+    char digits[HUMAN_COUNT_LEN];
+    size_t len = (size_t)snprintf(digits, sizeof digits, "%" PRId64, n), k = 0;
+    for (size_t i = 0; i < len && k + 2 < HUMAN_COUNT_LEN; i++) {
+        if (i && (len - i) % 3 == 0)
+            out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
     return out;
 }
 

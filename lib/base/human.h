@@ -8,6 +8,8 @@
 #define HUMAN_BYTES_LEN 16
 /* "0B", "512B", "1.92GiB"; returns out */
 char *human_bytes(uint64_t bytes, char out[HUMAN_BYTES_LEN]);
+#define HUMAN_COUNT_LEN 32
+char *human_count(int64_t n, char out[HUMAN_COUNT_LEN]); /* "12,345"; returns out */
 /* Kubernetes quantity of bytes: "10Gi", "500M", "1e3", "1.5Gi", "1000m" (rounded up); -1 if it is
  * none, or negative, or > INT64_MAX */
 int quantity_parse(const char *text, int64_t *bytes);

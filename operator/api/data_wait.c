@@ -109,6 +109,14 @@ enum data_until data_until_of(
     return until;
 }
 
+bool data_is_of_dataset(const char *claim, const json_t *const *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(kube_name(all[i]), claim) == 0)
+            return true;
+    return false;
+}
+
 void data_wait_no_place(const json_t *dataset, struct data_wait *out)
 {
     int64_t asked = jget_int(dataset, "spec.cache.replicas", 1),

@@ -37,6 +37,9 @@ bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct dat
 enum data_until data_until_of(
     const json_t *dataset, enum data_until until, const json_t *const *all, size_t n);
 
+/* Does one of these have the claim's name? */
+bool data_is_of_dataset(const char *claim, const json_t *const *all, size_t n);
+
 /* Pods that want to run where bytes of the dataset are, and nothing has any: what brings some. */
 void data_wait_no_place(const json_t *dataset, struct data_wait *out);
 

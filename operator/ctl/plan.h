@@ -84,7 +84,7 @@ void plan_apply(
     struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take);
-/* was_made: it is there, but where somebody has deleted it. The server asks quotas before it looks
+/* was_made: it is there, but where a person has deleted it. The server asks quotas before it looks
  * whether the name is taken. */
 void plan_create_secret(struct plan *p, json_t *secret_take, bool was_made);
 /* The next plans hear of a refusal: see ctl/verdicts. The action is wanted. */

@@ -16,11 +16,9 @@
 #include "operator/dataset/report_news.h"
 #include "operator/render/meta.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT_LEN 32
 #define EVICTED                                                                            \
     "a cache worker has evicted some of it: what is left is being looked at, the rest is " \
     "loaded again; if that comes often, raise spec.cache.tiers[].quota, or pin what must stay"
@@ -48,20 +46,6 @@ static void set_preloaded(
     snprintf(r->reason, sizeof r->reason, "%s", reason);
     r->cond = (struct cond){DATASET_COND_PRELOADED, status, r->reason, r->message};
     r->warn = warn;
-}
-
-/* "12,345" */
-static const char *count_text(int64_t n, char out[COUNT_LEN])
-{
-    char digits[COUNT_LEN];
-    size_t len = (size_t)snprintf(digits, sizeof digits, "%" PRId64, n), k = 0;
-    for (size_t i = 0; i < len && k + 2 < COUNT_LEN; i++) {
-        if (i && (len - i) % 3 == 0)
-            out[k++] = ',';
-        out[k++] = digits[i];
-    }
-    out[k] = '\0';
-    return out;
 }
 
 /* ---- the workers ---- */
@@ -150,10 +134,10 @@ static bool was_preloaded(const struct dataset_observed *o)
 
 static void say_preloaded(const struct dataset_eval *v, struct dataset_preloading *r)
 {
-    char bytes[HUMAN_BYTES_LEN], files[COUNT_LEN];
+    char bytes[HUMAN_BYTES_LEN], files[HUMAN_COUNT_LEN];
     const struct dataload_progress *n = &r->progress;
     snprintf(r->message, sizeof r->message, "%s in %s %s of %zu %s %s in the cache",
-        human_bytes((uint64_t)n->bytes, bytes), count_text(n->files, files),
+        human_bytes((uint64_t)n->bytes, bytes), human_count(n->files, files),
         n->files == 1 ? "file" : "files", v->d->npreload, v->d->npreload == 1 ? "path" : "paths",
         n->files == 1 ? "is" : "are");
     set_preloaded(r, COND_TRUE, "Preloaded", false);
@@ -161,19 +145,20 @@ static void say_preloaded(const struct dataset_eval *v, struct dataset_preloadin
 
 static void say_loading(const json_t *load, struct dataset_preloading *r)
 {
-    char done[HUMAN_BYTES_LEN], bytes[HUMAN_BYTES_LEN], ndone[COUNT_LEN], files[COUNT_LEN];
+    char done[HUMAN_BYTES_LEN], bytes[HUMAN_BYTES_LEN], ndone[HUMAN_COUNT_LEN],
+        files[HUMAN_COUNT_LEN];
     const struct dataload_progress *n = &r->progress;
     human_bytes((uint64_t)n->done_bytes, done);
-    count_text(n->done_files, ndone);
+    human_count(n->done_files, ndone);
     set_preloaded(r, COND_FALSE, "Loading", false);
     if (jget_bool(load, "counted", false))
         snprintf(r->message, sizeof r->message, "%d %%: %s of %s, %s of %s files",
             dataload_percent(n), done, human_bytes((uint64_t)n->bytes, bytes), ndone,
-            count_text(n->files, files));
+            human_count(n->files, files));
     else
         snprintf(r->message, sizeof r->message,
             "%s in %s files so far; the files are still being listed: %s so far", done, ndone,
-            count_text(n->files, files));
+            human_count(n->files, files));
 }
 
 static void say_checking(struct dataset_preloading *r, const char *why)

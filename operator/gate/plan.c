@@ -91,14 +91,6 @@ static const char *any_claim(const json_t *pod)
     return NULL;
 }
 
-static bool is_dataset(const struct gate_observed *o, const char *claim)
-{
-    for (size_t i = 0; i < o->ndatasets; i++)
-        if (strcmp(kube_name(o->datasets[i]), claim) == 0)
-            return true;
-    return false;
-}
-
 /* A claim that is neither a Dataset's nor there: without it the pod cannot run anyway, and a
  * Dataset may be about to make it. NULL: none. */
 static const char *missing_claim(const struct gate_observed *o)
@@ -107,7 +99,8 @@ static const char *missing_claim(const struct gate_observed *o)
     for (size_t i = 0; i < json_array_size(volumes); i++) {
         const char *claim = jget_str(
             json_array_get(volumes, i), "persistentVolumeClaim.claimName", "");
-        if (*claim && !is_dataset(o, claim) && !json_object_get(o->claims, claim))
+        if (*claim && !data_is_of_dataset(claim, o->datasets, o->ndatasets)
+            && !json_object_get(o->claims, claim))
             return claim;
     }
     return NULL;

@@ -40,27 +40,20 @@ static bool mounts_no_claim(const struct tfjob_pass *p)
     return !json_array_size(claims);
 }
 
-static enum data_until until_of(const struct tfjob_pass *p, size_t i)
+static enum data_until job_until(const struct tfjob_pass *p, size_t i)
 {
     return data_until_of(
         p->o->datasets[i], p->job->annotations.until, p->o->datasets, p->o->ndatasets);
 }
 
-static bool is_dataset(const struct tfjob_pass *p, const char *claim)
-{
-    for (size_t i = 0; i < p->o->ndatasets; i++)
-        if (strcmp(kube_name(p->o->datasets[i]), claim) == 0)
-            return true;
-    return false;
-}
-
 /* Without that claim its pods cannot run anyway, and a Dataset may be about to make it. */
-static bool lacks_claim(const struct tfjob_pass *p, struct data_wait *w)
+static bool misses_claim(const struct tfjob_pass *p, struct data_wait *w)
 {
     cleanup_json json_t *claims = tfjob_claims(p->o->job);
     for (size_t i = 0; i < json_array_size(claims); i++) {
         const char *claim = json_string_value(json_array_get(claims, i));
-        if (is_dataset(p, claim) || json_object_get(p->o->claims, claim))
+        if (data_is_of_dataset(claim, p->o->datasets, p->o->ndatasets)
+            || json_object_get(p->o->claims, claim))
             continue;
         snprintf(w->message, sizeof w->message,
             "claim %s, which its pods mount, is neither a Dataset's nor there: make the one or the other, or take away " LABEL_DATA,
@@ -80,10 +73,10 @@ static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
         return true;
     }
     for (size_t i = 0; i < p->o->ndatasets; i++)
-        if (data_wait_evaluate(p->o->datasets[i], until_of(p, i), w))
+        if (data_wait_evaluate(p->o->datasets[i], job_until(p, i), w))
             return true;
     w->problem = true;
-    if (p->o->ndatasets && until == DATA_UNTIL_PRELOADED && lacks_claim(p, w))
+    if (p->o->ndatasets && until == DATA_UNTIL_PRELOADED && misses_claim(p, w))
         return true;
     if (has_no_place(p)) {
         data_wait_no_place(p->o->datasets[0], w);
@@ -117,7 +110,7 @@ static void warn_no_wait(struct tfjob_pass *p)
             "the job has " LABEL_DATA
             " but its pods mount no PersistentVolumeClaim: they wait for nothing and start at once");
     for (size_t i = 0; i < p->o->ndatasets; i++)
-        if (!data_wait_evaluate(p->o->datasets[i], until_of(p, i), &w) && *w.reason)
+        if (!data_wait_evaluate(p->o->datasets[i], job_until(p, i), &w) && *w.reason)
             pass_event(p, true, w.reason, "%s; the pods start at once", w.message);
 }
 

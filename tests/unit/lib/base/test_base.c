@@ -157,6 +157,11 @@ static void quantities(void **state)
     assert_string_equal(human_bytes(512, text), "512B");
     assert_string_equal(human_bytes(2061584302, text), "1.92GiB");
     assert_string_equal(human_bytes(UINT64_MAX, text), "16.00EiB");
+    char count[HUMAN_COUNT_LEN];
+    assert_string_equal(human_count(0, count), "0");
+    assert_string_equal(human_count(999, count), "999");
+    assert_string_equal(human_count(12345, count), "12,345");
+    assert_string_equal(human_count(INT64_MAX, count), "9,223,372,036,854,775,807");
 }
 
 static void options(void **state)
