@@ -274,7 +274,7 @@ char *option_origin(const struct store_params *p, const char *const *names)
             buf_addf(&plain, "%s%s", plain.len ? ", " : "", o->name);
         } else if (p->mount->secret_dir) {
             whole = p->mount->secret_dir_name;
-        } else if (o->env[0]) {
+        } else if (o->env[0] && getenv(o->env[0])) {
             buf_addf(&env, "%s%s", env.len ? ", " : "", o->env[0]);
         }
     }
@@ -284,8 +284,9 @@ char *option_origin(const struct store_params *p, const char *const *names)
         return xasprintf("Secret %s", whole);
     if (plain.len)
         return xasprintf("the options %s", buf_str(&plain));
-    return p->secrets_dir ? xstrdup("the mount's encryptOptions")
-                          : xasprintf("the environment (%s)", buf_str(&env));
+    if (p->secrets_dir)
+        return xstrdup("the mount's encryptOptions");
+    return env.len ? xasprintf("the environment (%s)", buf_str(&env)) : xstrdup("the environment");
 }
 
 struct http *option_http(const struct store_params *p, bool *insecure, struct err *e)

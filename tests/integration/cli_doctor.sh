@@ -44,7 +44,7 @@ says "reading" 0 "ok      reading: one can be read" millrace doctor s3://data/t
 has "its name" "ok      name: that of $S3_ENDPOINT resolves" "$out"
 has "the connection" "ok      connection: it answers, in " "$out"
 has "the clock" "ok      clock: less than " "$out"
-has "where the keys are from" "ok      credentials: the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY" "$out"
+has "where the keys are from" "ok      credentials: the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" "$out"
 has "writing is not tried" "skipped writing: --write tries it" "$out"
 is "and nothing is written" "one" "$(ls -A "$S3_ROOT/data/t")"
 says "writing" 0 "ok      writing: it can be written to" millrace doctor s3://data/t --write
