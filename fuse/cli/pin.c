@@ -14,12 +14,28 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What is on no mount is named itself, not the first file that is found below it. */
+static int require_mounts(const struct args *a)
+{
+    for (int i = 0; i < a->npos; i++) {
+        struct err e = ERR_INIT;
+        cleanup_free char *point = NULL;
+        if (mount_point_of(a->pos[i], &point, &e) && e.cls == ERR_INVALID)
+            return cli_failed(&e);
+    }
+    return CLI_DONE;
+}
+
 static int pin_start(const struct args *a, struct pin_run *r)
 {
     for (int i = 0; i < a->npos; i++)
         if (is_url(a->pos[i]))
             return cli_misuse(
                 "%s: give the path of a file or directory in a mount, not a URL", a->pos[i]);
+    if (require_mounts(a)) {
+        r->failed++;
+        return CLI_FAILED;
+    }
     r->progress = isatty(STDERR_FILENO) && (r->op == PIN_LOAD || r->op == PIN_SET);
     return pin_run_paths(r, a->pos, a->npos);
 }

@@ -189,6 +189,7 @@ kill "$holder"
 wait "$holder" 2>/dev/null || true
 does "persist of all, as nothing waits" "0:6 files are in the store, 0 of them since now" millrace persist mnt
 says "persist of a URL" 1 "give the path of a file or directory on a mount" millrace persist s3://data
+says "pin of something else" 1 "millrace: tree is not on a mount of millrace" millrace pin tree
 says "persist of something else" 1 "is not on a mount of millrace" millrace persist tree
 (holds 600 mnt/open2 unsaved) >"$WORK/held2" &
 holder=$!
