@@ -87,7 +87,8 @@ static void describe(
         conflict ? "; another writer changed them in the store first, which has that version"
                  : "; the node went down, or the mount was taken away, before they were saved");
     buf_addf(out,
-        "; on that node they are in csi.millrace.dev/volumes/%s/%s/cache/stage/kept below csi.cacheDir "
+        "; on that node they are in " NAME_DRIVER
+        "/volumes/%s/%s/cache/stage/kept below csi.cacheDir "
         "(/var/lib/kubelet/plugins without one): copy what you want back, and remove the rest there",
         kube_namespace(dataset), kube_uid(dataset));
 }
