@@ -148,7 +148,8 @@ static void test_busy(void **state)
     dx_say(0, FINE);
 }
 
-/* A quota of Secrets keeps the client from being made: who waits for the volume is told. */
+/* A policy on Secrets keeps the client from being made: who waits for the volume is told. (A quota
+ * would say nothing of a Secret that was made before.) */
 static void test_no_secret(void **state)
 {
     (void)state;
@@ -159,10 +160,10 @@ static void test_no_secret(void **state)
         .kind = FAULT_STATUS,
         .status = 403,
         .body =
-            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: secrets\"}"};
+            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"no secrets here\"}"};
     fake_api_fault(dx_api, &fault);
     dx_attach("n4");
-    eventually(attach_error_has("csi-n4", "exceeded quota: secrets"));
+    eventually(attach_error_has("csi-n4", "no secrets here"));
     assert_false(dx_exists(&kube_pods, client));
     fake_api_mend(dx_api);
     fake_api_remove(dx_api, &kube_volumeattachments, "csi-n4");
