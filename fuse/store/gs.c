@@ -20,7 +20,7 @@ static const struct store_option gs_options[] = {
         .lines = true},
     {"workload-provider", STORE_OPTION_STRING, {0}, {0},
         .help =
-            "projects/…/providers/…: the pool's provider that trusts the cluster, where it is none of Google's; it is shown the token of the service account"},
+            "projects/NUMBER/.../providers/NAME: the pool's provider that trusts the cluster, where it is none of Google's; it is shown the token of the service account"},
     {"sts-endpoint", STORE_OPTION_URL, {0}, {0},
         .help = "URL of the token service of workload-provider; default: Google's"},
     {"anonymous", STORE_OPTION_BOOL, {0}, {0},
@@ -34,7 +34,7 @@ static const struct store_option gs_options[] = {
         .help = "of what is written, like NEARLINE; default: the bucket's"},
     {"kms-key-id", STORE_OPTION_STRING, {0}, {0},
         .help =
-            "projects/…/cryptoKeys/…: key with which the server encrypts what is written; default: as the bucket says"},
+            "projects/NAME/.../cryptoKeys/NAME: key with which the server encrypts what is written; default: as the bucket says"},
     {"checksum", STORE_OPTION_STRING, {0}, {0},
         .help =
             "CRC32C: sent with what is written, and compared with what is read whole; default: none"},
@@ -83,7 +83,7 @@ static int take_terms(struct s3 *s, struct err *e)
         || take_term(s, "storage-class", S3_MAKES, "x-goog-storage-class",
             "it takes a name like NEARLINE", e)
         || take_term(s, "kms-key-id", S3_MAKES, "x-goog-encryption-kms-key-name",
-            "it takes the name of a key, projects/…/cryptoKeys/…", e)
+            "it takes the name of a key, projects/NAME/.../cryptoKeys/NAME", e)
         || option_get(&s->params, "checksum", &sum, e))
         return -1;
     if (sum && (!s3_sum_kind(sum, &s->terms.sum) || s->terms.sum != S3_SUM_CRC32C))
