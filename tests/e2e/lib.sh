@@ -85,7 +85,7 @@ within()
     shift
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt "$end" ] || return 1
-        sleep 0.3
+        sleep 1 # a kubectl takes a seventh of a second of a processor, and many wait at once
     done
 }
 
