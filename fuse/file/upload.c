@@ -209,7 +209,9 @@ static int upload_put(struct file *f, struct upload *u, struct store_stat *st, s
     bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
     f->begun = true;
     return store_put(u->store, u->path,
-        &(struct store_put){f->stage_fd, u->size, known ? u->n.version : NULL, 0, NULL}, st, e);
+        &(struct store_put){
+            .fd = f->stage_fd, .len = u->size, .expect = known ? u->n.version : NULL},
+        st, e);
 }
 
 /* What a rename left at that path goes first: then there is no version that is replaced. */

@@ -308,7 +308,7 @@ static int ask_metadata_server(struct gs_lender *l, const struct s3_identity *id
 
 /* -- all of it --------------------------------------------------------------------------------- */
 
-static int lend_any(struct gs_lender *l, const struct s3_identity *id, struct s3_keys *out,
+int gs_lend(struct gs_lender *l, const struct s3_identity *id, struct s3_keys *out,
     int64_t *lifetime_ns, struct err *e)
 {
     switch (id->first) {
@@ -324,22 +324,4 @@ static int lend_any(struct gs_lender *l, const struct s3_identity *id, struct s3
         return ask_metadata_server(l, id, out, lifetime_ns, e);
     }
     return 0;
-}
-
-int gs_lend(struct gs_lender *l, const struct s3_identity *id, struct s3_keys *out,
-    int64_t *lifetime_ns, struct err *e)
-{
-    *out = (struct s3_keys){0};
-    *lifetime_ns = LEND_LIFETIME;
-    int rc = lend_any(l, id, out, lifetime_ns, e);
-    if (rc == 0 && *lifetime_ns <= 0)
-        rc = store_err(e, ERR_RETRY, EIO, REASON_EXPIRED, l->params->url,
-            ": the token of %s had expired when it came", id->origin);
-    if (rc)
-        s3_keys_clear(out);
-    if (rc && id->maybe) {
-        err_clear(e);
-        rc = 0;
-    }
-    return rc;
 }

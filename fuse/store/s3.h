@@ -255,4 +255,12 @@ struct s3_large {
 int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct err *e);
 /* pure: at least wanted, at most 10,000 parts */
 uint64_t s3_part_size(uint64_t len, uint64_t wanted);
+
+/* All of struct store_ops but kind and open: of whoever speaks S3, in whatever words. */
+#define S3_OPS                                                                                  \
+    .close = s3_close, .check = s3_check, .contact = s3_contact, .stat_path = s3_stat,          \
+    .list = s3_list, .list_tree = s3_list_tree, .read = s3_read, .read_whole = s3_read_whole,   \
+    .put = s3_put, .remove = s3_remove, .remove_version = s3_remove_version, .mkdir = s3_mkdir, \
+    .rmdir = s3_rmdir, .rename = s3_rename, .copy = s3_copy
+
 #endif

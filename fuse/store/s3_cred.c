@@ -5,12 +5,14 @@
 #include "fuse/store/s3.h"
 
 #include "fuse/store/gs_lend.h"
+#include "fuse/store/lend.h"
 #include "fuse/store/s3_lend.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
 #include "lib/base/wipe.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +138,25 @@ static int look_again(struct s3_cred *c, struct err *e)
     return 0;
 }
 
+/* Keys without an id: there is nobody (identity.maybe). */
+static int lend(const struct s3_cred *c, struct s3_keys *k, int64_t *lifetime_ns, struct err *e)
+{
+    *k = (struct s3_keys){0};
+    *lifetime_ns = LEND_LIFETIME;
+    int rc = c->google ? gs_lend(c->google, &c->identity, k, lifetime_ns, e)
+                       : s3_lend(c->lender, &c->identity, k, lifetime_ns, e);
+    if (rc == 0 && *lifetime_ns <= 0)
+        rc = store_err(e, ERR_RETRY, EIO, REASON_EXPIRED, c->params.url,
+            ": the credentials of %s had expired when they came", c->identity.origin);
+    if (rc)
+        s3_keys_clear(k);
+    if (rc && c->identity.maybe) {
+        err_clear(e);
+        rc = 0;
+    }
+    return rc;
+}
+
 /* mu is not held meanwhile. */
 static void ask(struct s3_cred *c)
 {
@@ -145,8 +166,7 @@ static void ask(struct s3_cred *c)
     mutex_assert_held(&c->mu);
     c->asking = true;
     pthread_mutex_unlock(&c->mu);
-    int rc = c->google ? gs_lend(c->google, &c->identity, &k, &lifetime_ns, &e)
-                       : s3_lend(c->lender, &c->identity, &k, &lifetime_ns, &e);
+    int rc = lend(c, &k, &lifetime_ns, &e);
     pthread_mutex_lock(&c->mu);
     c->asking = false;
     int64_t now = clock_mono_ns();

@@ -335,23 +335,12 @@ static int lend_first(struct s3_lender *l, const struct s3_identity *id, struct 
 int s3_lend(struct s3_lender *l, const struct s3_identity *id, struct s3_keys *out,
     int64_t *lifetime_ns, struct err *e)
 {
-    *out = (struct s3_keys){0};
-    *lifetime_ns = LEND_LIFETIME;
     int rc = lend_first(l, id, out, lifetime_ns, e);
     for (unsigned i = 0; rc == 0 && i < id->nroles; i++) {
         struct s3_keys as = *out;
         *out = (struct s3_keys){0};
         rc = assume(l, &id->roles[i], &as, out, lifetime_ns, e);
         s3_keys_clear(&as);
-    }
-    if (rc == 0 && *lifetime_ns <= 0)
-        rc = store_err(e, ERR_RETRY, EIO, REASON_EXPIRED, l->params->url,
-            ": the credentials of %s had expired when they came", id->origin);
-    if (rc)
-        s3_keys_clear(out);
-    if (rc && id->maybe) {
-        err_clear(e);
-        rc = 0;
     }
     return rc;
 }

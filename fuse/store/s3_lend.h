@@ -15,7 +15,8 @@ struct s3_lender; /* opaque */
 /* Borrows p and http (for the token service). INVALID, DENIED (InvalidOption: sts-endpoint). */
 struct s3_lender *s3_lender_new(const struct store_params *p, struct http *http, struct err *e);
 void s3_lender_free(struct s3_lender *l);
-/* id lends. lifetime_ns: from now on. Keys without an id: there is nobody (id->maybe). DENIED
+/* id lends. *out and *lifetime_ns (from now on) are as the caller set them where nobody says; 0 or
+ * less: over already. After an error *out may hold a part: the caller clears it. DENIED
  * (AccessDenied, ExpiredCredentials: the token; SecretMissing: it is not there), RETRY
  * (NameNotResolved, Unreachable, StoreError). */
 int s3_lend(struct s3_lender *l, const struct s3_identity *id, struct s3_keys *out,

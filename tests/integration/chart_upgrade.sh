@@ -9,7 +9,8 @@ chart=$(dirname "$(readlink -f "$0")")/../../charts/millrace
 work=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
-count=0 failed=0
+# shellcheck source=tests/integration/tap_lib.sh
+. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
 
 cat >"$work/api.py" <<'PYTHON'
 """An API server that knows the objects of files, read again for each request: objects.yaml and more.yaml."""
@@ -91,17 +92,7 @@ YAML
 export KUBECONFIG=$work/kubeconfig HOME=$work
 unset http_proxy HTTP_PROXY
 
-result() # NAME WRONG
-{
-    count=$((count + 1))
-    if [ -z "$2" ]; then
-        echo "ok $count - $1"
-    else
-        echo "not ok $count - $1"
-        echo "# ${2//$'\n'/$'\n'# }"
-        failed=1
-    fi
-}
+result() { is "$1" "" "$2"; } # NAME WRONG
 
 render() { helm template --kube-version 1.34.0 --set crds.install=false a "$chart" -n millrace-system "$@"; }
 upgrade() { { render --dry-run=server "$@" >"$work/rendered.yaml"; } 2>&1; }

@@ -6,7 +6,8 @@ set -euo pipefail
 chart=$(dirname "$(readlink -f "$0")")/../../charts/millrace
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0 failed=0
+# shellcheck source=tests/integration/tap_lib.sh
+. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
 
 # Prints what Kubernetes, or a tool that reads YAML strictly (kustomize in Flux, Argo CD), would refuse in a list of objects.
 cat >"$work/look.py" <<'PYTHON'
@@ -48,17 +49,7 @@ with open(sys.argv[1], encoding="utf-8") as rendered:
         look(item, what)
 PYTHON
 
-result() # NAME WRONG
-{
-    count=$((count + 1))
-    if [ -z "$2" ]; then
-        echo "ok $count - $1"
-    else
-        echo "not ok $count - $1"
-        echo "# ${2//$'\n'/$'\n'# }"
-        failed=1
-    fi
-}
+result() { is "$1" "" "$2"; } # NAME WRONG
 
 render() { { helm template --kube-version 1.34.0 --set crds.install=false "$@" >"$work/rendered.yaml"; } 2>&1; }
 

@@ -41,7 +41,8 @@ static int put(struct store *s, const char *path, const char *text, const char *
     struct store_stat st;
     cleanup_fd int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     assert_int_equal(io_pwrite(fd, text, strlen(text), 0), 0);
-    return store_put(s, path, &(struct store_put){fd, strlen(text), expect, 0, NULL}, &st, &e)
+    return store_put(s, path, &(struct store_put){.fd = fd, .len = strlen(text), .expect = expect},
+               &st, &e)
         ? err_errno(&e)
         : 0;
 }

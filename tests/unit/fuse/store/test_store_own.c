@@ -10,7 +10,8 @@ static bool makes_file(struct store *s, uint64_t mark)
 {
     struct err e = ERR_INIT;
     struct store_stat st;
-    if (store_put(s, "file", &(struct store_put){-1, 0, "", mark, NULL}, &st, &e) == 0)
+    if (store_put(s, "file", &(struct store_put){.fd = -1, .expect = "", .mark = mark}, &st, &e)
+        == 0)
         return st.size == 0;
     fails(-1, &e, ERR_CONFLICT, EEXIST);
     return false;
