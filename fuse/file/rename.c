@@ -100,7 +100,6 @@ static void rename_cached(struct file *f)
 /* Locks of f and (if any) of g, in the order of inodes. */
 static void lock_both(struct file *f, struct file *g)
 {
-    progress_of(f->ino, g ? g->ino : f->ino);
     if (g && g->ino < f->ino) {
         pthread_mutex_lock(&g->state_lock);
         pthread_mutex_lock(&f->state_lock);
@@ -203,6 +202,7 @@ static int rename_file(struct rename_job *m, struct err *e)
     if (f && (g || !m->target.ino)) {
         if (g) /* its record stays until file_discard() has seen it */
             inodes_hold(m->c->inodes, g->ino);
+        progress_of(f->ino, g ? g->ino : f->ino); /* either may be busy for long */
         attach_for_rename(f);
         lock_both(f, g);
         rc = rename_file_locked(m, f, g, e);

@@ -137,7 +137,8 @@ static int upload_check(struct file *f, const struct upload *u, bool *damaged, s
         return 0;
     if (note.asked_len == u->size && content_crc(f->stage_fd, u->size, &crc, e))
         return -1;
-    *damaged = note.asked_len != u->size || note.asked_crc != crc;
+    *damaged = (note.asked_len != u->size || note.asked_crc != crc)
+        && atomic_load(&f->written) == u->counted; /* else it was read while it was written */
     return 0;
 }
 

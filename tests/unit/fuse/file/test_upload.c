@@ -4,6 +4,7 @@
 
 #include "fuse/file/kept.h"
 #include "fuse/file/recover.h"
+#include "lib/base/clock.h"
 
 #include <unistd.h>
 
@@ -181,6 +182,32 @@ static void test_staged_changed(void **state)
     fx_free(x);
 }
 
+/* What is written while an attempt is compared with what was to be saved is no damage: at other
+ * moments of it, each time at the end, which is read last. */
+static void test_written_while_compared(void **state)
+{
+    (void)state;
+    enum { SIZE = 16 * CACHE_BLOCK };
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    for (int i = 0; i < 40; i++) {
+        struct upload_job j = {x, h.ino, -1};
+        pthread_t t;
+        assert_int_equal(fx_write(x, h.ino, SIZE - 1, "x"), 0);
+        fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+        assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+        assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
+        clock_sleep_ns(i * NS_PER_MS / 2);
+        assert_int_equal(fx_write(x, h.ino, SIZE - 1, "y"), 0);
+        pthread_join(t, NULL);
+        assert_int_equal(j.rc, 0);
+    }
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_free(x);
+}
+
 /* Whenever an upload comes in between: what the store does not have is dirty, in the index, too. */
 static void test_uploads_between_writes(void **state)
 {
@@ -294,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_upload_waits_for_a_held_write),
         cmocka_unit_test(test_staged_rot),
         cmocka_unit_test(test_staged_changed),
+        cmocka_unit_test(test_written_while_compared),
         cmocka_unit_test(test_uploads_between_writes),
         cmocka_unit_test(test_create_resent),
         cmocka_unit_test(test_counted_twice),
