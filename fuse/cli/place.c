@@ -138,7 +138,9 @@ int place_read(struct cli_place *p, const char *name, const struct store_stat *s
 int place_read_slowly(struct cli_place *p, const char *name, const struct store_stat *st,
     uint64_t off, uint64_t len, size_t first, sink_fn sink, void *user, struct err *e)
 {
-    if (!p->url)
+    /* a web server without ranges sends each piece from the beginning of the file */
+    bool web = strncmp(p->said, "http://", 7) == 0 || strncmp(p->said, "https://", 8) == 0;
+    if (!p->url || web)
         return place_read(p, name, st, off, len, sink, user, e);
     size_t piece = first;
     cleanup_free char *bytes = xmalloc((size_t)MIN(len, PLACE_PIECE) + 1);

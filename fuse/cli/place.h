@@ -55,7 +55,8 @@ int place_stat_at(struct cli_place *p, const char *name, struct store_stat *st, 
 int place_read(struct cli_place *p, const char *name, const struct store_stat *st, uint64_t off,
     uint64_t len, sink_fn sink, void *user, struct err *e);
 /* The same in pieces, the first of at most that many bytes, later ones of PLACE_PIECE: no request
- * is under way while the sink works, which may take as long as it likes. */
+ * is under way while the sink works, which may take as long as it likes. But for web servers, which
+ * may know no ranges. */
 #define PLACE_PIECE (8u << 20)
 int place_read_slowly(struct cli_place *p, const char *name, const struct store_stat *st,
     uint64_t off, uint64_t len, size_t first, sink_fn sink, void *user, struct err *e);

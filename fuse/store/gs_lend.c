@@ -4,6 +4,7 @@
 #include "fuse/store/gs_account.h"
 #include "fuse/store/lend.h"
 #include "fuse/store/s3.h"
+#include "fuse/store/web_lead.h"
 #include "lib/base/buf.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -119,13 +120,7 @@ static const char *server_shown(const struct gs_lender *l, const char *url)
 static int check_token_server(const struct gs_lender *l, const char *url, struct err *e)
 {
     const struct conf_mount *m = l->params->mount;
-    bool allowed = !m->nendpoints || server_shown(l, url) == url;
-    for (size_t i = 0; i < m->nendpoints && !allowed; i++) {
-        size_t n = strlen(m->endpoints[i]);
-        while (n && m->endpoints[i][n - 1] == '/')
-            n--;
-        allowed = strncmp(url, m->endpoints[i], n) == 0 && url[n] == '/';
-    }
+    bool allowed = server_shown(l, url) == url || web_may_lead(url, m->endpoints, m->nendpoints);
     if (!allowed)
         return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, l->params->url,
             ": the credentials name a token server that is not Google's, and that this cluster does not allow (value limits.endpoints)");

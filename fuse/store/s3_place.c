@@ -123,21 +123,12 @@ int s3_endpoint_check(
     return check_shape(p, option, url, e) ? -1 : check_allowed(p, option, url, e);
 }
 
-static int is_chosen(const struct store_params *p, const char *name, bool *out, struct err *e)
-{
-    cleanup_free char *value = NULL;
-    if (option_get(p, name, &value, e))
-        return -1;
-    *out = value && strcmp(value, "true") == 0;
-    return 0;
-}
-
 /* Which of Amazon's servers. An endpoint that is given is one of them already, or none. */
 static int choose_servers(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
-    if (is_chosen(p, "dualstack", &s->dualstack, e) || is_chosen(p, "fips", &s->fips, e)
-        || is_chosen(p, "accelerate", &s->accelerate, e))
+    if (option_is_true(p, "dualstack", &s->dualstack, e) || option_is_true(p, "fips", &s->fips, e)
+        || option_is_true(p, "accelerate", &s->accelerate, e))
         return -1;
     const char *one = s->accelerate ? "accelerate" : s->fips ? "fips" : "dualstack";
     const struct store_option *o = store_option_find(p->kind->options, one);

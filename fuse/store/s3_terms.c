@@ -40,15 +40,6 @@ static int get_word(const struct store_params *p, const char *option, const char
     return option_err(p, option, *out, take, e);
 }
 
-static int term_is_set(const struct store_params *p, const char *option, bool *out, struct err *e)
-{
-    cleanup_free char *value = NULL;
-    if (option_get(p, option, &value, e))
-        return -1;
-    *out = value && strcmp(value, "true") == 0;
-    return 0;
-}
-
 /* -- encryption -------------------------------------------------------------------------------- */
 
 static int take_encryption(struct s3_terms *t, const struct store_params *p, struct err *e)
@@ -127,7 +118,7 @@ static int take_access(struct s3_terms *t, const struct store_params *p, struct 
     if (get_word(p, "acl", lists,
             "it takes the name of a canned list, as bucket-owner-full-control", &list, e)
         || get_word(p, "expected-bucket-owner", NULL, "it takes the id of an account", &owner, e)
-        || term_is_set(p, "requester-pays", &pays, e))
+        || option_is_true(p, "requester-pays", &pays, e))
         return -1;
     if (list)
         add_term(t, S3_MAKES, xasprintf("x-amz-acl: %s", list));

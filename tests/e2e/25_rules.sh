@@ -88,6 +88,10 @@ ok|s3://my..bucket
 no|holds only letters|s3://my bucket
 no|3 to 63 characters|s3://my
 END
+# Its address may be in the Secret.
+try Dataset '.spec.mounts = [{mountPoint: $value, secretRef: {name: "keys"}}]' <<'END'
+ok|s3://my_bucket
+END
 
 try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], serviceAccountName: "reader", serviceAccountTokenAudience: $value}' <<'END'
 ok|sts.amazonaws.com

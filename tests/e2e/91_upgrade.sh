@@ -92,9 +92,10 @@ done
 bash -euc "$(page_block docs/install/upgrade.md 4)" >/dev/null
 (cd "$WORK" && bash -euc "$(page_block docs/install/upgrade.md 3)") >/dev/null
 sleep 2
+k get -f "$WORK/all.yaml" -o name >"$WORK/names"
 while read -r object; do
     has_text "meta.helm.sh/release-name" k get "$object" -n "$SYSTEM" -o jsonpath='{.metadata.annotations}' || fail "$object is nobody's now"
-done < <(k get -f "$WORK/all.yaml" -o name)
+done <"$WORK/names"
 [ "$(k -n "$SYSTEM" get pods -o name | sort)" = "$before" ] || fail "pods were replaced: $before"
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set logLevel=debug --wait --timeout 90s >/dev/null
 

@@ -123,14 +123,15 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{- /* TFJobs of a namespace ("": of all) that have not ended, a line each. */ -}}
+{{- /* TFJobs of a namespace ("": of all) that have not ended and are for us to run, a line each. */ -}}
 {{- define "millrace.jobsNotEnded" -}}
 {{- range (lookup "kubeflow.org/v1" "TFJob" . "").items }}
 {{- $ended := false }}
 {{- range dig "status" "conditions" list . }}
 {{- if and (has .type (list "Succeeded" "Failed")) (eq .status "True") }}{{ $ended = true }}{{ end }}
 {{- end }}
-{{- if not $ended }}
+{{- $ours := eq "kubeflow.org/training-operator" (dig "spec" "runPolicy" "managedBy" "kubeflow.org/training-operator" .) }}
+{{- if and $ours (not $ended) }}
 {{ printf "TFJob %s/%s" .metadata.namespace .metadata.name }}
 {{- end }}
 {{- end }}
