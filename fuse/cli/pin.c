@@ -129,9 +129,7 @@ int verb_unpin(const struct verb *v, int argc, char **argv)
     struct pin_run r = {.op = PIN_CLEAR};
     if (!all && (rc = pin_start(&a, &r)) == CLI_MISUSE)
         return rc;
-    if (json && all)
-        puts("{}"); /* nobody counts them */
-    else if (json)
+    if (json)
         print_sum("unpinned", &r, true);
     else if (!all)
         printf("unpinned %" PRIu64 " files\n", r.files);

@@ -91,6 +91,10 @@ END
 # Its address may be in the Secret.
 try Dataset '.spec.mounts = [{mountPoint: $value, secretRef: {name: "keys"}}]' <<'END'
 ok|s3://my_bucket
+ok|s3://my..bucket
+ok|s3://MyBucket/train
+no|holds only letters|s3://my bucket
+no|3 to 63 characters|s3://my
 END
 
 try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], serviceAccountName: "reader", serviceAccountTokenAudience: $value}' <<'END'
