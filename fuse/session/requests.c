@@ -108,6 +108,12 @@ static const char *watched_name(const struct fuse_in_header *h, size_t len, bool
     case FUSE_FSYNC:
         *is_long = true;
         return "fsync";
+    case FUSE_RELEASE: /* nobody waits for it, but its thread is lost all the same */
+        *is_long = true;
+        return "release";
+    case FUSE_IOCTL: /* a pin fetches what it keeps */
+        *is_long = true;
+        return "ioctl";
     default:
         return soon_name(h->opcode);
     }

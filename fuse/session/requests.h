@@ -5,8 +5,8 @@
  * with EIO; its thread is left alone, and what it answers later is not told. Those that end soon by
  * themselves, with an error if the store is dead, get a time; those that may wait for a file's
  * upload, for a copy, or for all of a file to be fetched, get it again with each step that is
- * marked of the inode they are about (lib/base/progress.h). Not watched: pins, and what nobody
- * waits for. Threads: any; no locks. */
+ * marked of the inode they are about (lib/base/progress.h). Not watched: what does nothing but to
+ * answer. Threads: any; no locks. */
 #ifndef MILLRACE_FUSE_SESSION_REQUESTS_H
 #define MILLRACE_FUSE_SESSION_REQUESTS_H
 
