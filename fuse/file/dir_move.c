@@ -411,7 +411,8 @@ static int resume_journals(
             || !journal_concerns(fs, file, mount, path))
             continue;
         *found = true;
-        pthread_mutex_lock(&one_at_a_time);
+        progress_lock(&one_at_a_time, DIR_MOVE_JOURNALS);
+        progress_also(DIR_MOVE_JOURNALS);
         /* another thread may be done with it by now */
         if (access(file, F_OK) == 0 && dir_move_resume_one(fs, file, &failed)) {
             log_kv(LOG_WARN, "a directory's rename that was interrupted is not mended yet", "error",
@@ -419,6 +420,7 @@ static int resume_journals(
             *e = failed;
             rc = -1;
         }
+        progress_also(0);
         pthread_mutex_unlock(&one_at_a_time);
     }
     closedir(d);
@@ -465,7 +467,7 @@ int dir_move_settle(struct files *fs, unsigned mount, const char *path, struct e
     bool found;
     if (!is_concerned(fs, mount, path))
         return 0;
-    pthread_rwlock_rdlock(files_rename_lock(fs));
+    progress_rdlock(files_rename_lock(fs), PROGRESS_ANY);
     int rc = dir_move_settle_locked(fs, mount, path, &found, e);
     pthread_rwlock_unlock(files_rename_lock(fs));
     return rc;

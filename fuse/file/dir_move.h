@@ -7,6 +7,11 @@
 #define MILLRACE_FUSE_FILE_DIR_MOVE_H
 
 #include "fuse/file/file.h"
+#include "lib/base/progress.h"
+
+/* What gets on while a journal is ended, and who waits for its end with it (lib/base/progress.h).
+ * No inode. */
+#define DIR_MOVE_JOURNALS (PROGRESS_ANY - 1)
 
 struct moved; /* a file and its new version */
 

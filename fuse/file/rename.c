@@ -101,13 +101,13 @@ static void rename_cached(struct file *f)
 static void lock_both(struct file *f, struct file *g)
 {
     if (g && g->ino < f->ino) {
-        pthread_mutex_lock(&g->state_lock);
-        pthread_mutex_lock(&f->state_lock);
+        progress_lock(&g->state_lock, g->ino);
+        progress_lock(&f->state_lock, f->ino);
         return;
     }
-    pthread_mutex_lock(&f->state_lock);
+    progress_lock(&f->state_lock, f->ino);
     if (g)
-        pthread_mutex_lock(&g->state_lock);
+        progress_lock(&g->state_lock, g->ino);
 }
 
 static bool has_name(const struct files_conf *c, uint64_t ino)

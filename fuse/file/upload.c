@@ -8,6 +8,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -285,7 +286,7 @@ int file_upload_locked(struct file *f, struct err *e)
         return upload_lost(f, e);
     if (!file_is_dirty(f))
         return 0;
-    pthread_rwlock_rdlock(files_rename_lock(f->files));
+    progress_rdlock(files_rename_lock(f->files), PROGRESS_ANY);
     int rc = upload(f, e);
     pthread_rwlock_unlock(files_rename_lock(f->files));
     return rc;

@@ -105,7 +105,6 @@ static void uploader_thread(void *user)
 static void moves_thread(void *user)
 {
     struct uploader *w = user;
-    progress_of(PROGRESS_ANY, PROGRESS_ANY);
     do
         dir_move_resume(w->fs);
     while (!task_wait(&w->moves, clock_mono_ns() + RESUME_NS));

@@ -33,15 +33,33 @@ int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_n
     return pthread_cond_timedwait(c, mu, &at);
 }
 
+#ifdef __SANITIZE_THREAD__
+static struct timespec real_until(int64_t until_mono_ns)
+{
+    int64_t left = until_mono_ns - clock_mono_ns(), until = clock_real_ns() + (left > 0 ? left : 0);
+    return (struct timespec){until / NS_PER_S, until % NS_PER_S};
+}
+#endif
+
 int clock_mutex_lock(pthread_mutex_t *mu, int64_t until_mono_ns)
 {
 #ifdef __SANITIZE_THREAD__ /* it does not see that pthread_mutex_clocklock locks */
-    int64_t left = until_mono_ns - clock_mono_ns(), until = clock_real_ns() + (left > 0 ? left : 0);
-    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
+    const struct timespec at = real_until(until_mono_ns);
     return pthread_mutex_timedlock(mu, &at);
 #else
     struct timespec at = {until_mono_ns / NS_PER_S, until_mono_ns % NS_PER_S};
     return pthread_mutex_clocklock(mu, CLOCK_MONOTONIC, &at);
+#endif
+}
+
+int clock_rwlock_rdlock(pthread_rwlock_t *lock, int64_t until_mono_ns)
+{
+#ifdef __SANITIZE_THREAD__ /* nor that pthread_rwlock_clockrdlock does */
+    const struct timespec at = real_until(until_mono_ns);
+    return pthread_rwlock_timedrdlock(lock, &at);
+#else
+    struct timespec at = {until_mono_ns / NS_PER_S, until_mono_ns % NS_PER_S};
+    return pthread_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &at);
 #endif
 }
 

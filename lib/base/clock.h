@@ -24,6 +24,7 @@ void clock_cond_init(pthread_cond_t *c);
 int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
 /* 0 (the caller holds mu) or ETIMEDOUT */
 int clock_mutex_lock(pthread_mutex_t *mu, int64_t until_mono_ns);
+int clock_rwlock_rdlock(pthread_rwlock_t *lock, int64_t until_mono_ns);
 
 struct clock {
     int64_t (*mono_ns)(const struct clock *c);

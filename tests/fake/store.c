@@ -3,6 +3,7 @@
 
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -88,6 +89,7 @@ static bool has_below(const struct fake_store *f, const char *dir)
 /* Counts it; 0: go on, with mu held. */
 static int fake_begin(struct fake_store *f, enum fake_call call, const char *path, struct err *e)
 {
+    progress_mark(); /* as a real one: an attempt begins */
     pthread_mutex_lock(&f->mu);
     f->on[call].calls++;
     f->waiting += f->on[call].held;

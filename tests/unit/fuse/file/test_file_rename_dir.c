@@ -276,6 +276,63 @@ static void test_rename_waits_for_uploads(void **state)
     fx_free(x);
 }
 
+struct maker {
+    struct fx *x;
+    struct progress_things things;
+    uint64_t dir;
+    atomic_bool done;
+};
+
+static void *maker_thread(void *arg)
+{
+    struct maker *m = arg;
+    struct err e = ERR_INIT;
+    struct new_name w = {.dir = m->dir, .name = "d", .mode = S_IFDIR | 0755};
+    struct inode n;
+    progress_here(&m->things);
+    progress_of(m->dir, m->dir);
+    assert_int_equal(files_mkdir(m->x->files, &w, &n, &e), 0);
+    progress_here(NULL);
+    m->done = true;
+    return NULL;
+}
+
+static void *resume_thread(void *arg)
+{
+    dir_move_resume(arg);
+    return NULL;
+}
+
+/* What is left under the old name goes, by another thread, file by file: who waits for its end gets
+ * on with it. */
+static void test_rename_dir_waits_for_another(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    pthread_t resume, make;
+    const char *name;
+    put_three(x);
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    struct maker m = {.x = x, .dir = fx_parent(x, "main/d", &name)};
+    fake_store_hold(x->fake[0], FAKE_REMOVE);
+    assert_int_equal(pthread_create(&resume, NULL, resume_thread, x->files), 0);
+    fake_store_wait_held(x->fake[0]);
+    assert_int_equal(pthread_create(&make, NULL, maker_thread, &m), 0);
+    clock_sleep_ns(200 * NS_PER_MS); /* it waits by now */
+    uint64_t before = progress_count(&m.things);
+    progress_of(DIR_MOVE_JOURNALS, DIR_MOVE_JOURNALS); /* as who deletes them marks it */
+    progress_mark();
+    progress_of(0, 0);
+    clock_sleep_ns(1500 * NS_PER_MS);
+    assert_true(progress_count(&m.things) > before);
+    assert_false(m.done);
+    fake_store_go(x->fake[0]);
+    pthread_join(resume, NULL);
+    pthread_join(make, NULL);
+    fx_free(x);
+}
+
 /* Another node replaces a file, by one of the same size, once it was copied: it stays where it was
  * put, in a rename and in one that is undone. */
 static void test_rename_dir_beside_a_writer(void **state)
@@ -371,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
         cmocka_unit_test(test_rename_dir_left_over),
+        cmocka_unit_test(test_rename_dir_waits_for_another),
         cmocka_unit_test(test_rename_dir_beside_a_writer),
         cmocka_unit_test(test_rename_dir_by_parts_over_anothers),
     };

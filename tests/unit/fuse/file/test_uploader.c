@@ -2,6 +2,8 @@
 /* What is uploaded without a close: after a failure, of files that are held open, at the end. */
 #include "tests/unit/fuse/file/file_fixture.h"
 
+#include "fuse/file/dir_move.h"
+
 #define SOON_NS (20 * NS_PER_S)
 #define TICKS   (1500 * NS_PER_MS) /* the uploader has looked at all files meanwhile */
 
@@ -101,6 +103,32 @@ static void test_held_open(void **state)
     fx_free(x);
 }
 
+/* What a renamed directory has left behind cannot go while the store fails: who waits for something
+ * else does not get on for that. */
+static void test_left_over(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    const struct progress_things other = {.a = 77, .b = 77},
+                                 journals = {.a = DIR_MOVE_JOURNALS, .b = DIR_MOVE_JOURNALS};
+    fx_put(x, "main/d/a", "one");
+    fx_ino(x, "main/d/a");
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 0, 2);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    uint64_t others = progress_count(&other), before = progress_count(&journals);
+    struct uploader *u = start(x);
+    for (int64_t until = clock_mono_ns() + SOON_NS;
+         fake_store_calls(x->fake[0], FAKE_REMOVE) < 2;) {
+        assert_true(clock_mono_ns() < until);
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    uploader_stop(u);
+    assert_true(fake_store_has(x->fake[0], "d/a"));
+    assert_int_equal(progress_count(&other), others);
+    assert_true(progress_count(&journals) > before);
+    fx_free(x);
+}
+
 /* A large one that is written to all the time would be uploaded again and again. */
 static void test_large_and_busy(void **state)
 {
@@ -170,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_retry),
         cmocka_unit_test(test_last_attempt),
         cmocka_unit_test(test_held_open),
+        cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_large_and_busy),
         cmocka_unit_test(test_closed_and_dirty),
         cmocka_unit_test(test_leftovers),
