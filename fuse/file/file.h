@@ -48,7 +48,9 @@ struct file {
     _Atomic int64_t retry_ns;
     unsigned failures; /* state_lock */
     uint64_t marked;   /* state_lock: so many changes are in the note's mark, stage_mark() */
-    bool begun;        /* state_lock: an upload was begun, the store may have it */
+    int64_t
+        marked_ok_ns; /* state_lock; monotonic: when they last were what the mark says; 0 never */
+    bool begun;       /* state_lock: an upload was begun, the store may have it */
     /* state_lock: the mark of the first attempt that failed since one did not; the note has that of
      * the latest */
     bool first_failed;

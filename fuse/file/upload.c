@@ -18,6 +18,8 @@
 
 #define RETRY_FIRST_NS (5 * NS_PER_S)
 #define RETRY_LAST_NS  (60 * NS_PER_S)
+/* what is retried each minute is not read each minute: it may be large */
+#define CHECK_AGAIN_NS (600 * NS_PER_S)
 
 static struct {
     _Atomic uint64_t bytes, files, failed, pending;
@@ -64,6 +66,7 @@ static void upload_failed(
             path, "error", unmarked.msg, NULL);
     else {
         f->marked = counted;
+        f->marked_ok_ns = 0;
         note_first_failure(f);
     }
 }
@@ -126,20 +129,31 @@ struct upload {
     uint64_t counted, size;
 };
 
-/* What was to be saved and could not be has a checksum on the disk. -1: nobody knows; *damaged: it
- * is not that any more, though nobody has written to it. */
+/* What was to be saved and could not be has a checksum on the disk. -1: nobody knows, or the store
+ * does not answer, for which nothing needs to be read; *damaged: it is not that any more, though
+ * nobody has written to it. */
 static int upload_check(struct file *f, const struct upload *u, bool *damaged, struct err *e)
 {
     struct err none = ERR_INIT;
+    struct store_stat st;
     struct sidecar note;
     uint32_t crc;
     *damaged = false;
-    if (f->marked != u->counted || stage_read_note(f, &note, &none) || !note.asked)
+    if (f->marked != u->counted
+        || (f->marked_ok_ns && clock_mono_ns() - f->marked_ok_ns < CHECK_AGAIN_NS)
+        || stage_read_note(f, &note, &none) || !note.asked)
         return 0;
+    if (store_stat_path(u->store, u->path, &st, &none) && none.cls == ERR_RETRY) {
+        *e = none;
+        return -1;
+    }
     if (note.asked_len == u->size && content_crc(f->stage_fd, u->size, &crc, e))
         return -1;
-    *damaged = (note.asked_len != u->size || note.asked_crc != crc)
-        && atomic_load(&f->written) == u->counted; /* else it was read while it was written */
+    bool same = note.asked_len == u->size && note.asked_crc == crc;
+    /* else it was read while it was written */
+    *damaged = !same && atomic_load(&f->written) == u->counted;
+    if (same)
+        f->marked_ok_ns = clock_mono_ns();
     return 0;
 }
 

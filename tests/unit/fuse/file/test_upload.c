@@ -165,6 +165,77 @@ static void test_staged_rot(void **state)
     }
 }
 
+static unsigned summed; /* a file was read to be compared */
+
+int __real_content_crc(int fd, uint64_t size, uint32_t *crc, struct err *e);
+int __wrap_content_crc(int fd, uint64_t size, uint32_t *crc, struct err *e);
+int __wrap_content_crc(int fd, uint64_t size, uint32_t *crc, struct err *e)
+{
+    summed++;
+    return __real_content_crc(fd, size, crc, e);
+}
+
+static void upload_fails(struct fx *x, uint64_t ino, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(files_upload(x->files, ino, true, &e), -1);
+    }
+}
+
+/* A large file is not read at each attempt: not while the store is down, and once in a while where
+ * it refuses. */
+static void test_staged_rot_is_looked_for_seldom(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    assert_int_equal(fx_write(x, h.ino, 0, "precious"), 0);
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    summed = 0;
+    upload_fails(x, h.ino, 1);
+    assert_int_equal(summed, 1); /* the mark */
+    fake_store_fail(x->fake[0], FAKE_STAT, ERR_RETRY, EIO, 0, 5);
+    unsigned puts = fake_store_calls(x->fake[0], FAKE_PUT);
+    upload_fails(x, h.ino, 5);
+    assert_int_equal(summed, 1);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), puts);
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_DENIED, EACCES, 0, 5);
+    upload_fails(x, h.ino, 5);
+    assert_int_equal(summed, 2);
+    cleanup_free char *staged = fx_staging_file(x, h.ino);
+    cleanup_fd int fd = open(staged, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(__real_pwrite(fd, "q", 1, 0), 1);
+    struct file *f = files_get(x->files, h.ino, &e);
+    f->marked_ok_ns -= 3600 * NS_PER_S;
+    files_put(f);
+    upload_fails(x, h.ino, 1);
+    assert_int_equal(summed, 3);
+    fx_store_is(x, "main/a", NULL);
+    fx_free(x);
+}
+
+/* Another content is compared, whatever was found of the one before. */
+static void test_staged_rot_of_what_is_new(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(fx_write(x, h.ino, 0, i ? "second" : "first_"), 0);
+        fake_store_fail(x->fake[0], FAKE_PUT, ERR_DENIED, EACCES, 0, 2);
+        summed = 0;
+        upload_fails(x, h.ino, 2);
+        assert_int_equal(summed, 2);
+    }
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/a", "second");
+    fx_free(x);
+}
+
 /* … and written to since, it is another content. */
 static void test_staged_changed(void **state)
 {
@@ -320,6 +391,8 @@ int main(void)
         cmocka_unit_test(test_upload_waits_for_writes),
         cmocka_unit_test(test_upload_waits_for_a_held_write),
         cmocka_unit_test(test_staged_rot),
+        cmocka_unit_test(test_staged_rot_is_looked_for_seldom),
+        cmocka_unit_test(test_staged_rot_of_what_is_new),
         cmocka_unit_test(test_staged_changed),
         cmocka_unit_test(test_written_while_compared),
         cmocka_unit_test(test_uploads_between_writes),
