@@ -49,6 +49,7 @@ struct informer *informer_new(struct kube *k, const struct informer_conf *conf)
         indexer_add_index(inf->indexer, &conf->indexes[i]);
     err_set(&inf->error, ERR_RETRY, "list %s: not begun", conf->res->plural);
     inf->failing_since = clock_mono_ns();
+    pthread_mutex_init(&inf->order, NULL);
     pthread_mutex_init(&inf->mu, NULL);
     return inf;
 }
@@ -66,6 +67,7 @@ void informer_free(struct informer *inf)
     free(inf->handlers);
     free(inf->version);
     map_free(inf->skipped);
+    pthread_mutex_destroy(&inf->order);
     pthread_mutex_destroy(&inf->mu);
     free(inf);
 }
@@ -126,11 +128,21 @@ static void informer_trim(const struct informer *inf, json_t *object)
         inf->conf.trim(object);
 }
 
-static void notify(struct informer *inf, struct obj *was_take, const struct obj *now)
+static void call_handlers(struct informer *inf, const json_t *was, const json_t *now)
 {
-    cleanup_obj struct obj *was = inf->nhandlers ? obj_unfold(was_take) : was_take;
     for (size_t i = 0; i < inf->nhandlers; i++)
-        inf->handlers[i].fn(inf->handlers[i].user, obj_json(was), obj_json(now));
+        inf->handlers[i].fn(inf->handlers[i].user, was, now);
+}
+
+static void notify(struct informer *inf, struct obj *was_take, const struct obj *now_obj)
+{
+    cleanup_obj struct obj *was_obj = inf->nhandlers ? obj_unfold(was_take) : was_take;
+    const json_t *was = obj_json(was_obj), *now = obj_json(now_obj);
+    if (was && now && strcmp(kube_uid(was), kube_uid(now)) != 0) {
+        call_handlers(inf, was, NULL);
+        was = NULL;
+    }
+    call_handlers(inf, was, now);
 }
 
 void informer_put(struct informer *inf, json_t *object_take, enum informer_source from)
@@ -141,6 +153,7 @@ void informer_put(struct informer *inf, json_t *object_take, enum informer_sourc
     cleanup_obj struct obj *now = obj_take(object_take),
                            *kept = inf->conf.fold ? obj_fold(object_take) : obj_ref(now);
     struct obj *was = NULL;
+    pthread_mutex_lock(&inf->order);
     pthread_mutex_lock(&inf->mu);
     /* A write is not what the running list has seen: the object may be gone since. */
     uint64_t mark = from == FROM_WRITE ? 0 : inf->mark;
@@ -157,11 +170,13 @@ void informer_put(struct informer *inf, json_t *object_take, enum informer_sourc
     pthread_mutex_unlock(&inf->mu);
     if (newer)
         notify(inf, was, now);
+    pthread_mutex_unlock(&inf->order);
 }
 
 void informer_del(struct informer *inf, const char *key, const char *uid, uint64_t rv)
 {
     struct obj *was = NULL;
+    pthread_mutex_lock(&inf->order);
     pthread_mutex_lock(&inf->mu);
     const struct indexed *have = indexer_get(inf->indexer, key);
     bool same = have && (!uid || strcmp(have->uid, uid) == 0);
@@ -173,6 +188,7 @@ void informer_del(struct informer *inf, const char *key, const char *uid, uint64
     pthread_mutex_unlock(&inf->mu);
     if (was)
         notify(inf, was, NULL);
+    pthread_mutex_unlock(&inf->order);
 }
 
 /* labels: "a=b,c,!d"; terms of any other form are taken to match. */

@@ -6,8 +6,8 @@
  * them; resourceVersions decide which of two versions is newer, and a version the watch has
  * already passed does not bring back a deleted object. metadata.managedFields and the
  * last-applied annotation are dropped: we do not read them.
- * Threads: any. Locks: informer.mu, a leaf: never held across a handler, an index function's
- * caller or I/O. */
+ * Threads: any. Locks: informer.order, held across a change and its handlers; informer.mu, a leaf:
+ * never held across a handler, an index function's caller or I/O. */
 #ifndef MILLRACE_OPERATOR_CTL_INFORMER_H
 #define MILLRACE_OPERATOR_CTL_INFORMER_H
 
@@ -61,10 +61,10 @@ struct informer *informer_new(struct kube *k, const struct informer_conf *conf);
 /* ends the watch, joins the thread; no reader may be left */
 void informer_free(struct informer *inf);
 
-/* A change: was is NULL for a new object, now is NULL for one that is gone. Called with no lock
- * held, also for objects of the first list and for changes that informer_observe brought, hence by
- * several threads at once: it says that something changed, the informer says what is so now. Both
- * are borrowed. Must not block. */
+/* A change: was is NULL for a new object, now is NULL for one that is gone; of one that was made
+ * again under its name, both come, one after the other. Told in the order of the changes, one at a
+ * time, also those of the first list and those that informer_observe brought, by whatever thread.
+ * Both are borrowed. Must not block, nor change the informer; it may read it. */
 typedef void (*informer_handler)(void *user, const json_t *was, const json_t *now);
 void informer_on_change(
     struct informer *inf, informer_handler fn, void *user); /* before informer_start */

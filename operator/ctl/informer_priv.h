@@ -26,6 +26,7 @@ struct informer {
     void *unreadable_user;
     struct task task; /* lists and watches */
     atomic_bool synced;
+    pthread_mutex_t order;   /* across a change and the handlers that are told of it; before mu */
     pthread_mutex_t mu;      /* a leaf */
     struct indexer *indexer; /* mu */
     struct recent *recent;   /* fixed; NULL: none */
