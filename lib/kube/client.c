@@ -205,6 +205,14 @@ static void keep_unread(struct client_bytes *bytes, struct http_resp *resp)
     resp->body = (struct buf)BUF_INIT(0);
 }
 
+/* The server took the write, and only its answer came spoilt: that is no word against what was to
+ * be written. Who asks again hears what became of it. */
+static void spoilt_answer(const struct client_call *c, const struct http_resp *resp, struct err *e)
+{
+    if (strcmp(c->method, "GET") != 0 && resp->status >= 200 && resp->status <= 299)
+        e->cls = ERR_RETRY;
+}
+
 int client_request(struct kube *k, const struct client_call *c, json_t **out,
     struct client_bytes *bytes, struct err *e)
 {
@@ -235,6 +243,7 @@ int client_request(struct kube *k, const struct client_call *c, json_t **out,
         if (decode(c, &resp, &answer, e)) {
             if (e->cls == ERR_INVALID)
                 keep_unread(bytes, &resp);
+            spoilt_answer(c, &resp, e);
             return client_say(c, e);
         }
         if (bytes)

@@ -174,6 +174,22 @@ static void bad_answers_are_errors(void **state)
     }
 }
 
+/* It was done; the next try is answered that it is there. */
+static void a_spoilt_answer_to_a_write_says_nothing_of_it(void **state)
+{
+    (void)state;
+    static const struct fake_fault faults[] = {
+        {.kind = FAULT_STATUS, .status = 201, .body = "{\"metadata\":{\"na"},
+        {.kind = FAULT_STATUS, .status = 200, .type = "text/html", .body = "<html>"}};
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
+        struct err e = ERR_INIT;
+        cleanup_json json_t *a = pod("a");
+        fake_api_fault(api, &faults[i]);
+        assert_int_equal(kube_create(k, &kube_pods, "n", a, NULL, &e), -1);
+        assert_int_equal(e.cls, ERR_RETRY);
+    }
+}
+
 static void *get_once(void *user)
 {
     struct err e = ERR_INIT;
@@ -423,6 +439,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(updates_are_locked_by_version, setup, teardown),
         cmocka_unit_test_setup_teardown(busy_servers_are_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_answers_are_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_spoilt_answer_to_a_write_says_nothing_of_it, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_in_flight_are_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_rotated_token_is_read_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_watch_reads_a_rotated_token, setup, teardown),
