@@ -80,6 +80,33 @@ static int run_apply(
     return 0;
 }
 
+/* Of the labels that it was made with, those that it has no more; NULL: it has all. */
+static json_t *lost_labels(const json_t *made, const json_t *there)
+{
+    json_t *lost = NULL, *value;
+    const char *label;
+    json_object_foreach ((json_t *)(uintptr_t)jget_obj(made, "metadata.labels"), label, value) {
+        if (strcmp(kube_label(there, label), kube_label(made, label)) == 0)
+            continue;
+        lost = lost ? lost : json_object();
+        json_object_set(lost, label, value);
+    }
+    return lost;
+}
+
+/* We see but what has our labels: whoever took one away hid it from us, and its name is in use. */
+static int label_again(struct apply *a, const struct plan_action *x, const json_t *there,
+    json_t *lost_take, struct err *e)
+{
+    cleanup_json json_t *answer = NULL,
+                        *patch = json_pack("{s:{s:s,s:o}}", "metadata", "uid", kube_uid(there),
+                            "labels", lost_take);
+    if (kube_patch(a->kube, x->res, x->ns, x->name, "", KUBE_PATCH_MERGE, patch, &answer, e))
+        return -1;
+    observe(a, x->res, answer);
+    return 0;
+}
+
 /* The object exists: ours, from a write whose answer we never saw, or a stranger. */
 static int already_there(struct apply *a, const struct plan_action *x, struct err *e)
 {
@@ -100,7 +127,8 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
         return err_set(e, ERR_CONFLICT, "create %s %s/%s: the old one is still being deleted",
             x->res->plural, x->ns, x->name);
     err_clear(e);
-    return 0;
+    json_t *lost = lost_labels(x->body, there);
+    return lost ? label_again(a, x, there, lost, e) : 0;
 }
 
 static bool is_used_up(const struct err *e)

@@ -178,6 +178,32 @@ static void strangers_are_not_taken_over(void **state)
     run(-1, ERR_CONFLICT);
 }
 
+static json_t *labelled(const char *label)
+{
+    json_t *p = pod("p", "u");
+    json_object_set_new(
+        json_object_get(p, "metadata"), "labels", json_pack("{s:s, s:s}", label, "x", "own", "1"));
+    return p;
+}
+
+/* Its watch says that it is gone, and its name is taken: nobody would ever look at it again. */
+static void one_whose_label_was_taken_away_gets_it_back(void **state)
+{
+    (void)state;
+    struct informer *of_all = pods;
+    informers[0] = informer_new(k, &(struct informer_conf){.res = &kube_pods, .labels = "app"});
+    fake_api_put(api, &kube_pods, labelled("other"));
+    plan_create(&plan, &kube_pods, labelled("app"));
+    run(0, ERR_NONE);
+    cleanup_json json_t *there = fake_api_get(api, &kube_pods, "n/p");
+    assert_string_equal(kube_label(there, "app"), "x");
+    assert_string_equal(kube_label(there, "other"), "x"); /* somebody's */
+    cleanup_obj struct obj *seen = informer_get(informers[0], "n/p");
+    assert_non_null(seen);
+    informer_free(informers[0]);
+    informers[0] = of_all;
+}
+
 /* We may make them, and not read them. */
 static void a_secret_that_is_there_is_left_alone(void **state)
 {
@@ -443,6 +469,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_extra_holds_nothing_up, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            one_whose_label_was_taken_away_gets_it_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_quota_says_nothing_of_a_secret_that_was_made, setup, teardown),
