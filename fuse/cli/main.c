@@ -12,6 +12,7 @@ int main(int argc, char **argv)
     log_init("millrace", LOG_WARN);
     log_plain();
     cli_called(argv[0]);
+    program_limits();
     signal(SIGPIPE, SIG_DFL); /* `millrace ls … | head` ends quietly */
     if (argc < 2) {
         help_overview(stderr);

@@ -117,5 +117,6 @@ int main(int argc, char **argv)
         o.metrics = "";
     if (!o.secrets_dir && in_pod)
         o.secrets_dir = POD_SECRETS_DIR;
+    program_limits();
     return supervise_run(&o, daemonize);
 }

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#define FDS_MOST (1u << 20)
+
 int program_misuse(const struct program *p, const char *fmt, ...)
 {
     va_list ap;
@@ -56,17 +58,27 @@ int program_flags(
     return -1;
 }
 
+void program_limits(void)
+{
+    /* credentials are in our memory, and a node keeps what crashes */
+    const struct rlimit none = {0, 0};
+    const char *dumps = getenv(ENV_CORE_DUMPS);
+    if (!dumps || strcmp(dumps, "true") != 0)
+        setrlimit(RLIMIT_CORE, &none);
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < FDS_MOST) {
+        files.rlim_cur = MIN(files.rlim_max, (rlim_t)FDS_MOST);
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 void program_start(sigset_t *stop)
 {
+    program_limits();
     sigemptyset(stop);
     sigaddset(stop, SIGTERM);
     sigaddset(stop, SIGINT);
     pthread_sigmask(SIG_BLOCK, stop, NULL);
     signal(SIGPIPE, SIG_IGN);
     mallopt(M_ARENA_MAX, 2);
-    /* credentials are in our memory, and a node keeps what crashes */
-    const struct rlimit none = {0, 0};
-    const char *dumps = getenv(ENV_CORE_DUMPS);
-    if (!dumps || strcmp(dumps, "true") != 0)
-        setrlimit(RLIMIT_CORE, &none);
 }

@@ -27,7 +27,11 @@ int program_misuse(const struct program *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Before any thread starts: blocks SIGTERM and SIGINT, for one thread to take them from *stop,
  * ignores SIGPIPE, and keeps malloc to few arenas: our threads are many and idle mostly, an arena
- * each would only scatter the heap. No core dumps, unless ENV_CORE_DUMPS says so. */
+ * each would only scatter the heap. program_limits(), too. */
 void program_start(sigset_t *stop);
+/* For this process and those that it starts: no core dumps, unless ENV_CORE_DUMPS says so, and as
+ * many descriptors as it may have. What starts containers gives them 1024 at first, for programs
+ * that call select(); we need some for each volume, cached file and connection. */
+void program_limits(void);
 
 #endif

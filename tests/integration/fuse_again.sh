@@ -20,6 +20,9 @@ fake_start
 tell put known 10 >/dev/null
 fuse_mount --store-deadline 12s
 
+echo "# keys are in its memory: no core dumps"
+grep -Eq '^Max core file size +0 +0 ' "/proc/$(served)/limits" || die "$(cat "/proc/$(served)/limits")"
+
 echo "# another mount's directory"
 mkdir "$WORK/other"
 begun=$SECONDS

@@ -133,9 +133,28 @@ static void test_no_core_dumps(void **state)
     assert_int_equal(core_limit("no").rlim_max, 0);
 }
 
+/* A container is started with few descriptors, and may have more. */
+static void test_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    int status = -1;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit l = {MIN(before.rlim_max, (rlim_t)256), before.rlim_max};
+        bool ok = setrlimit(RLIMIT_NOFILE, &l) == 0;
+        program_limits();
+        ok &= getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_max == before.rlim_max;
+        _exit(ok && l.rlim_cur == MIN(before.rlim_max, (rlim_t)1 << 20) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_flags), cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_no_core_dumps)};
+        cmocka_unit_test(test_no_core_dumps), cmocka_unit_test(test_descriptors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
