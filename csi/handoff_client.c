@@ -24,10 +24,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define FUSE_MAJOR 10
-#define FUSE_MINOR 229
-#define EARLY_NS   (5 * NS_PER_S)
-#define INIT_MIN   48 /* fuse_in_header and the oldest fuse_init_in */
+#define FUSE_MAJOR      10
+#define FUSE_MINOR      229
+#define EARLY_NS        (5 * NS_PER_S)
+#define ACCEPT_AGAIN_NS (50 * NS_PER_MS)
+#define INIT_MIN        48 /* fuse_in_header and the oldest fuse_init_in */
 
 /* A job that opens files that are not registered yet makes two messages a file. */
 static const struct bucket_rate messages = {.interval_ns = NS_PER_MS / 10, .burst = 20000};
@@ -63,7 +64,7 @@ int64_t client_wait_ns(const struct handoff_mount *v, int64_t now)
     /* what follows a returned fd is for a mount that is about to be adopted */
     if (v->early_fd >= 0 && !v->staging && now < v->hello_ns + EARLY_NS)
         return CLOSER_LOOK_NS;
-    return v->conn < 0 ? 0 : bucket_wait(&v->messages, messages, now);
+    return v->conn < 0 ? MAX(v->accept_ns - now, 0) : bucket_wait(&v->messages, messages, now);
 }
 
 /* Puts the requests that a client has read and not answered back into the kernel's queue when it
@@ -104,8 +105,10 @@ void client_close(struct handoff_mount *v, const char *why)
 void client_accept(struct handoff_mount *v)
 {
     int fd = accept4(v->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) { /* those in use will come back; whoever connects stays ready to be accepted */
+        v->accept_ns = clock_mono_ns() + ACCEPT_AGAIN_NS;
         return;
+    }
     struct ucred peer = {0};
     socklen_t len = sizeof peer;
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);

@@ -68,6 +68,7 @@ struct handoff_mount {
     /* mu: when it connected, then when it said hello; postponed while its mount is not known to be
      * dead */
     int64_t hello_ns;
+    int64_t accept_ns;     /* mu: none is accepted before, as there was no descriptor for it */
     int64_t attended_ns;   /* mu: when a client was last known to serve the mount, or it began */
     int64_t pinged_ns;     /* mu: when its client was last asked */
     bool can_pong, silent; /* mu: of this client: it answers pings; it has not for long */
