@@ -5,8 +5,8 @@
 #include "fuse/store/web.h"
 
 #include "fuse/store/web_index.h"
+#include "lib/base/each.h"
 #include "lib/base/mem.h"
-#include "lib/base/pool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -162,39 +162,23 @@ struct asked {
 struct askers {
     struct web *w;
     struct asked *entry;
-    size_t n;
-    atomic_size_t next;
 };
 
-static void ask_next(void *user)
+/* One that fails is the others' no reason not to be asked for. */
+static int ask_one(void *user, size_t i, struct err *e)
 {
-    struct askers *a = user;
-    size_t i;
-    while ((i = atomic_fetch_add(&a->next, 1)) < a->n) {
-        struct asked *x = &a->entry[i];
-        size_t n = strlen(x->path);
-        if (x->path[n - 1] == '/')
-            x->st = (struct store_stat){.is_dir = true};
-        else {
-            struct retry r = RETRY_INIT(a->w->params.deadline_ns, NULL);
-            r.max_attempts = TRIES;
-            x->rc = web_stat_by(a->w, x->path, &r, &x->st, &x->status, &x->e);
-        }
+    const struct askers *a = user;
+    struct asked *x = &a->entry[i];
+    size_t n = strlen(x->path);
+    (void)e;
+    if (x->path[n - 1] == '/') {
+        x->st = (struct store_stat){.is_dir = true};
+        return 0;
     }
-}
-
-static void ask_each(struct web *w, struct asked *entry, size_t n)
-{
-    struct askers a = {.w = w, .entry = entry, .n = n};
-    unsigned want = (unsigned)MIN(n, (size_t)ASKERS);
-    struct pool *pool = want > 1
-        ? pool_new(&(struct pool_conf){.name = "web-list", .threads = want - 1})
-        : NULL;
-    for (unsigned k = 1; pool && k < want; k++)
-        if (pool_add(pool, 0, ask_next, &a))
-            break;
-    ask_next(&a); /* this thread works too */
-    pool_free(pool);
+    struct retry r = RETRY_INIT(a->w->params.deadline_ns, NULL);
+    r.max_attempts = TRIES;
+    x->rc = web_stat_by(a->w, x->path, &r, &x->st, &x->status, &x->e);
+    return 0;
 }
 
 /* The server answers, and fails for this file alone: no reason to show none of the others. Busy,
@@ -214,7 +198,7 @@ static int tell_some(struct web *w, const char *dir, const struct names_below *l
     int rc = 0;
     for (size_t i = 0; i < n; i++)
         entry[i].path = l->name[from + i];
-    ask_each(w, entry, n);
+    each("web-list", n, ASKERS, ask_one, &(struct askers){w, entry}, NULL);
     for (size_t i = 0; i < n && rc == 0 && !*ended; i++) {
         if (entry[i].rc && entry[i].e.cls == ERR_NOTFOUND)
             continue;
