@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/dir_move.h"
 
-#include "fuse/file/content.h"
+#include "fuse/file/dir_purge.h"
 #include "fuse/file/sidecar.h"
 #include "lib/base/clock.h"
+#include "lib/base/each.h"
 #include "lib/base/file.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
@@ -22,13 +23,6 @@
 #define DELETING "deleting"
 #define FROM     ".from"
 #define TO       ".to"
-
-struct moved {
-    uint64_t ino;
-    char *path;          /* owned, as what follows; under the old name */
-    char *was, *version; /* what was copied, and the copy */
-    bool known;          /* `was` is what the index knows */
-};
 
 /* -- the journal: two notes, each with a path ------------------------------------------------ */
 
@@ -73,224 +67,85 @@ static void journal_end(const struct dir_move *m)
     rmdir(dir); /* if that was the last */
 }
 
-/* -- names in a directory -------------------------------------------------------------------- */
-
-struct dir_move_name {
-    char *name; /* owned */
-    struct store_stat st;
-};
-
-struct dir_move_names {
-    struct dir_move_name *list;
-    size_t n, room;
-};
-
-static int dir_move_add_name(void *user, const struct store_entry *entry)
-{
-    struct dir_move_names *l = user;
-    if (l->n == l->room) {
-        l->room = MAX(2 * l->room, (size_t)64);
-        l->list = xrealloc(l->list, l->room * sizeof *l->list);
-    }
-    l->list[l->n++] = (struct dir_move_name){xstrdup(entry->name), entry->st};
-    return 0;
-}
-
-static int by_move_name(const void *a, const void *b)
-{
-    const struct dir_move_name *x = a, *y = b;
-    int order = strcmp(x->name, y->name);
-    return order ? order : (int)x->st.is_dir - (int)y->st.is_dir;
-}
-
-static void dir_move_names_free(struct dir_move_names *l)
-{
-    for (size_t i = 0; i < l->n; i++)
-        free(l->list[i].name);
-    free(l->list);
-}
-
-/* All names, sorted; none if there is no such directory. */
-static int dir_move_list_names(
-    struct store *s, const char *dir, struct dir_move_names *l, struct err *e)
-{
-    char *cursor = NULL;
-    int rc;
-    do
-        rc = store_list(s, dir, &cursor, dir_move_add_name, l, e);
-    while (rc == 0 && cursor);
-    free(cursor);
-    if (l->n)
-        qsort(l->list, l->n, sizeof *l->list, by_move_name);
-    return rc && e->cls != ERR_NOTFOUND ? -1 : 0;
-}
-
-/* Has the file at path, of that version, the content of the other one, and still that version? */
-static int dir_move_same(struct store *s, const char *path, const struct store_stat *st,
-    const char *other, const struct store_stat *twin, bool *same, struct err *e)
-{
-    uint32_t crc, twin_crc;
-    struct store_stat now;
-    *same = *st->version != '~' && strcmp(st->version, twin->version) == 0;
-    if (*same)
-        return 0;
-    if (content_crc_stored(s, path, st, &crc, e) || content_crc_stored(s, other, twin, &twin_crc, e)
-        || store_stat_path(s, path, &now, e))
-        return -1;
-    *same = crc == twin_crc && strcmp(st->version, now.version) == 0;
-    return 0;
-}
-
-static int by_moved_path(const void *a, const void *b)
-{
-    return strcmp(((const struct moved *)a)->path, ((const struct moved *)b)->path);
-}
-
-/* One of the two directories goes, the other stays. */
-struct purge {
-    const struct dir_move
-        *m; /* its list is sorted; NULL: the copies were made by a process before */
-    struct store *store;
-    bool undo;
-};
-
-/* The version of the file at path that was copied, or is the copy; NULL: there is a newer one, or
- * nobody knows. */
-static int purge_version(const struct purge *p, const char *path, const struct store_stat *st,
-    const char *other, const struct store_stat *twin, const char **version, struct err *e)
-{
-    const struct moved key = {.path = (char *)(p->undo ? other : path)},
-                       *moved = p->m && p->m->n
-        ? bsearch(&key, p->m->list, p->m->n, sizeof key, by_moved_path)
-        : NULL;
-    bool same = false, newer = !p->undo && st->mtime_ns > twin->mtime_ns;
-    if (!moved && !newer && twin->size == st->size
-        && dir_move_same(p->store, path, st, other, twin, &same, e))
-        return -1;
-    *version = moved ? (p->undo ? moved->version : moved->was) : same ? st->version : NULL;
-    return 0;
-}
-
-static int dir_move_purge_file(const struct purge *p, const char *path, const struct store_stat *st,
-    const char *other, const struct store_stat *twin, struct err *e)
-{
-    const char *version;
-    int rc = purge_version(p, path, st, other, twin, &version, e);
-    /* another node may write it at this moment */
-    if (rc == 0 && version)
-        rc = store_remove_version(p->store, path, version, e);
-    return rc && e->cls != ERR_NOTFOUND && e->cls != ERR_CONFLICT ? -1 : 0;
-}
-
-/* Deletes what is in `victim` and was copied to, or from, `kept`. What is only there, or newer, has
- * come meanwhile, and stays. Depth is bounded by the length of a path. */
-static int dir_move_purge(
-    const struct purge *p, const char *victim, const char *kept, struct err *e)
-{
-    struct dir_move_names there = {0}, here = {0};
-    int rc = dir_move_list_names(p->store, kept, &there, e)
-            || dir_move_list_names(p->store, victim, &here, e)
-        ? -1
-        : 0;
-    for (size_t i = 0; i < here.n && rc == 0; i++) {
-        const struct dir_move_name *n = &here.list[i],
-                                   *twin = there.n
-            ? bsearch(n, there.list, there.n, sizeof *there.list, by_move_name)
-            : NULL;
-        cleanup_free char *path = xasprintf("%s/%s", victim, n->name),
-                          *other = xasprintf("%s/%s", kept, n->name);
-        if (n->st.is_dir)
-            rc = dir_move_purge(p, path, other, e);
-        else if (twin)
-            rc = dir_move_purge_file(p, path, &n->st, other, &twin->st, e);
-    }
-    dir_move_names_free(&here);
-    dir_move_names_free(&there);
-    if (rc == 0 && store_rmdir(p->store, victim, e) && e->cls != ERR_NOTFOUND
-        && e->cls != ERR_EXISTS)
-        rc = -1;
-    return rc;
-}
-
-/* The same, right after the copies were made. */
-static int purge_copied(struct dir_move *m, bool undo, struct err *e)
-{
-    const struct purge p = {m, m->store, undo};
-    if (m->n)
-        qsort(m->list, m->n, sizeof *m->list, by_moved_path);
-    return dir_move_purge(&p, undo ? m->to : m->from, undo ? m->from : m->to, e);
-}
-
 /* -- copies ---------------------------------------------------------------------------------- */
 
-struct child_names {
-    struct inode *list;
-    char **name; /* owned */
-    size_t n, room;
-};
-
-static int dir_move_add_child(
-    void *user, const char *name, const struct inode *child, uint64_t cookie)
+/* Right after the copies were made. */
+static int purge_copied(struct dir_move *m, bool undo, struct err *e)
 {
-    (void)cookie;
-    struct child_names *l = user;
-    if (l->n == l->room) {
-        l->room = MAX(2 * l->room, (size_t)64);
-        l->list = xrealloc(l->list, l->room * sizeof *l->list);
-        l->name = xrealloc(l->name, l->room * sizeof *l->name);
-    }
-    l->list[l->n] = *child;
-    l->name[l->n++] = xstrdup(name);
-    return 0;
+    const struct dir_purge p = {.store = m->store, .list = m->list, .n = m->n, .undo = undo};
+    return dir_purge(&p, undo ? m->to : m->from, undo ? m->from : m->to, e);
 }
 
-static int dir_move_copy_file(
-    struct dir_move *m, const struct inode *n, const char *from, const char *to, struct err *e)
+static void moved_add(struct dir_move *m, const struct inode *n, char *path_take)
 {
-    struct store_stat st, source = {0};
-    snprintf(source.version, sizeof source.version, "%s", n->version);
-    bool known = *n->version;
-    int rc = known ? store_copy(m->store, from, to, source.version, &st, e) : 0;
-    if (!known || (rc && e->cls == ERR_CONFLICT)) { /* another node has replaced it */
-        known = false;
-        rc = store_stat_path(m->store, from, &source, e)
-            || store_copy(m->store, from, to, source.version, &st, e);
-    }
-    if (rc)
-        return -1;
     if (m->n == m->room) {
         m->room = MAX(2 * m->room, (size_t)64);
         m->list = xrealloc(m->list, m->room * sizeof *m->list);
     }
-    m->list[m->n++] = (struct moved){
-        n->ino, xstrdup(from), xstrdup(source.version), xstrdup(st.version), known};
+    m->list[m->n++] = (struct moved){.ino = n->ino,
+        .path = path_take,
+        .is_dir = n->flags & INODE_DIR,
+        .was = *n->version ? xstrdup(n->version) : NULL,
+        .known = *n->version};
+}
+
+struct gathering {
+    struct dir_move *m;
+    const char *dir; /* whose children are told */
+};
+
+static int gather_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
+{
+    (void)cookie;
+    const struct gathering *g = user;
+    if (!(child->flags & INODE_LOCAL) || (child->flags & INODE_DIR)) /* else not in the store */
+        moved_add(g->m, child, xasprintf("%s/%s", g->dir, name));
     return 0;
 }
 
-/* Depth is bounded by the length of a path. */
-static int dir_move_copy_dir(
-    struct dir_move *m, uint64_t dir, const char *from, const char *to, struct err *e)
+/* All names below it: those of a directory stand behind it in the list. */
+static int gather_moved(struct dir_move *m, struct err *e)
 {
     const struct files_conf *c = files_config(m->fs);
-    struct child_names l = {0};
-    int rc = tree_fill_all(c->tree, dir, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
-    if (rc == 0 && store_mkdir(m->store, to, 0, e) && e->cls != ERR_EXISTS)
-        rc = -1;
-    if (rc == 0)
-        inodes_children(c->inodes, dir, 0, false, dir_move_add_child, &l);
-    for (size_t i = 0; i < l.n && rc == 0; i++) {
-        cleanup_free char *a = xasprintf("%s/%s", from, l.name[i]),
-                          *b = xasprintf("%s/%s", to, l.name[i]);
-        if (l.list[i].flags & INODE_DIR)
-            rc = dir_move_copy_dir(m, l.list[i].ino, a, b, e);
-        else if (!(l.list[i].flags & INODE_LOCAL)) /* that is not in the store */
-            rc = dir_move_copy_file(m, &l.list[i], a, b, e);
+    moved_add(m, &(struct inode){.ino = m->dir, .flags = INODE_DIR}, xstrdup(m->from));
+    for (size_t i = 0; i < m->n; i++) {
+        const struct gathering g = {m, m->list[i].path};
+        uint64_t dir = m->list[i].ino;
+        if (!m->list[i].is_dir)
+            continue;
+        if (tree_fill_all(c->tree, dir, e) && e->cls != ERR_NOTFOUND)
+            return -1;
+        inodes_children(c->inodes, dir, 0, false, gather_child, (void *)&g);
     }
-    for (size_t i = 0; i < l.n; i++)
-        free(l.name[i]);
-    free(l.name);
-    free(l.list);
-    return rc;
+    return 0;
+}
+
+static int copy_moved_file(const struct dir_move *m, struct moved *f, const char *to, struct err *e)
+{
+    struct store_stat st, source;
+    int rc = f->known ? store_copy(m->store, f->path, to, f->was, &st, e) : 0;
+    if (!f->known || (rc && e->cls == ERR_CONFLICT)) { /* another node has replaced it */
+        f->known = false;
+        rc = store_stat_path(m->store, f->path, &source, e)
+            || store_copy(m->store, f->path, to, source.version, &st, e);
+        if (rc == 0) {
+            free(f->was);
+            f->was = xstrdup(source.version);
+        }
+    }
+    if (rc == 0)
+        f->version = xstrdup(st.version);
+    return rc ? -1 : 0;
+}
+
+static int copy_moved(void *user, size_t i, struct err *e)
+{
+    const struct dir_move *m = user;
+    struct moved *f = &m->list[i];
+    cleanup_free char *to = xasprintf("%s%s", m->to, f->path + strlen(m->from));
+    if (f->is_dir)
+        return store_mkdir(m->store, to, 0, e) && e->cls != ERR_EXISTS ? -1 : 0;
+    return copy_moved_file(m, f, to, e);
 }
 
 static void dir_move_list_free(struct dir_move *m)
@@ -312,7 +167,7 @@ int dir_move_copy(struct dir_move *m, struct err *e)
     struct err none = ERR_INIT;
     if (journal_begin(m, e))
         return -1;
-    if (dir_move_copy_dir(m, m->dir, m->from, m->to, e) == 0
+    if (gather_moved(m, e) == 0 && each("copies", m->n, DIR_MOVE_AT_ONCE, copy_moved, m, e) == 0
         && journal_note(m, FROM, m->from, DELETING, e) == 0)
         return 0;
     if (purge_copied(m, true, &none) == 0)
@@ -329,6 +184,8 @@ void dir_move_versions(struct dir_move *m)
 {
     struct inodes *ix = files_config(m->fs)->inodes;
     for (size_t i = 0; i < m->n; i++) {
+        if (m->list[i].is_dir)
+            continue;
         struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
         static const struct inode unknown; /* never looked at */
         if (m->list[i].known)
@@ -364,7 +221,7 @@ static int dir_move_resume_one(struct files *fs, const char *file, struct err *e
         return err_set(e, ERR_RETRY, "the store of \"%s\" cannot be used", from.path);
     bool undo = strcmp(from.why, DELETING) != 0;
     const char *victim = undo ? to.path : from.path, *kept = undo ? from.path : to.path;
-    if (dir_move_purge(&(struct purge){NULL, store, undo}, victim, kept, e))
+    if (dir_purge(&(struct dir_purge){.store = store, .undo = undo}, victim, kept, e))
         return -1;
     log_kv(LOG_INFO,
         undo ? "a directory's rename that was interrupted is undone"

@@ -256,16 +256,28 @@ static int fake_put(
     return fake_end(f, lost ? ERR_RETRY : ERR_NONE, lost ? EIO : 0, path, e);
 }
 
-static int fake_remove(void *impl, const char *path, struct err *e)
+/* expect: NULL: any version, or the one to be removed, as the server compares them. */
+static int remove_object(struct fake_store *f, const char *path, const char *expect, struct err *e)
 {
-    struct fake_store *f = impl;
     if (fake_begin(f, FAKE_REMOVE, path, e))
         return -1;
     struct fake_object *o = object_find(f, path);
     if (!o || o->st.is_dir)
         return fake_end(f, o ? ERR_INVALID : ERR_NOTFOUND, o ? EISDIR : 0, path, e);
+    if (expect && strcmp(expect, o->st.version) != 0)
+        return fake_end(f, ERR_CONFLICT, 0, path, e);
     object_drop(f, o);
     return fake_end(f, ERR_NONE, 0, path, e);
+}
+
+static int fake_remove(void *impl, const char *path, struct err *e)
+{
+    return remove_object(impl, path, NULL, e);
+}
+
+static int fake_remove_version(void *impl, const char *path, const char *expect, struct err *e)
+{
+    return remove_object(impl, path, expect, e);
 }
 
 static int fake_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
@@ -365,6 +377,7 @@ struct fake_store *fake_store_new(unsigned caps)
         .read = fake_read,
         .put = fake_put,
         .remove = fake_remove,
+        .remove_version = fake_remove_version,
         .mkdir = fake_mkdir,
         .rmdir = fake_rmdir,
         .rename = fake_rename,

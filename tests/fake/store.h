@@ -46,6 +46,7 @@ void fake_store_hold(struct fake_store *f, enum fake_call call);
 /* The next one (a listing, stat, put or rename) is done, and answers after fake_store_go(). */
 void fake_store_hold_answer(struct fake_store *f, enum fake_call call);
 void fake_store_wait_held(struct fake_store *f);
+void fake_store_go_on(struct fake_store *f, enum fake_call call); /* those alone */
 void fake_store_go(struct fake_store *f);
 unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */
 /* The times of what is written from now on, since the epoch; 0: unknown to this store. */

@@ -42,6 +42,14 @@ void fake_store_wait_held(struct fake_store *f)
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_store_go_on(struct fake_store *f, enum fake_call call)
+{
+    pthread_mutex_lock(&f->mu);
+    f->on[call].held = false;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+}
+
 void fake_store_go(struct fake_store *f)
 {
     pthread_mutex_lock(&f->mu);

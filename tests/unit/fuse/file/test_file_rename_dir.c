@@ -3,6 +3,7 @@
 #include "tests/unit/fuse/file/file_fixture.h"
 
 #include "fuse/file/dir_move.h"
+#include "tests/lib/eventually.h"
 
 #include <unistd.h>
 
@@ -363,6 +364,32 @@ static void test_rename_dir_beside_a_writer(void **state)
     }
 }
 
+/* A store far away answers late: it is asked for all of them at once, to copy and to delete. */
+static void test_rename_dir_at_once(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    struct thread_job r = {.x = x, .from = "d", .to = "e"};
+    pthread_t re;
+    for (int i = 0; i < 8; i++) {
+        cleanup_free char *path = xasprintf("main/d/%d", i);
+        fx_put(x, path, path);
+    }
+    r.dir = fx_ino(x, "main");
+    fake_store_hold(x->fake[0], FAKE_COPY);
+    assert_int_equal(pthread_create(&re, NULL, rename_thread, &r), 0);
+    eventually(fake_store_calls(x->fake[0], FAKE_COPY) == 8);
+    fake_store_hold(x->fake[0], FAKE_REMOVE);
+    fake_store_go_on(x->fake[0], FAKE_COPY);
+    eventually(fake_store_calls(x->fake[0], FAKE_REMOVE) == 8);
+    fake_store_go(x->fake[0]);
+    pthread_join(re, NULL);
+    assert_int_equal(r.rc, 0);
+    fx_path_is(x, "main/e/7", "main/d/7");
+    assert_false(fake_store_has(x->fake[0], "d"));
+    fx_free(x);
+}
+
 /* What is written under a name whose rename waits for the store is no copy, whatever its size. */
 static void test_rename_dir_left_over(void **state)
 {
@@ -430,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir_left_over),
         cmocka_unit_test(test_rename_dir_waits_for_another),
         cmocka_unit_test(test_rename_dir_beside_a_writer),
+        cmocka_unit_test(test_rename_dir_at_once),
         cmocka_unit_test(test_rename_dir_by_parts_over_anothers),
     };
     return cmocka_run_group_tests_name("file_rename_dir", tests, NULL, NULL);
