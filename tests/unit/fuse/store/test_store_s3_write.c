@@ -88,7 +88,7 @@ static void an_upload_gets_on(void **state)
     struct s3 *s = small_parts(w);
     struct err e = ERR_INIT;
     struct store_stat st;
-    const struct progress_things it = {77, 77}, other = {78, 78};
+    const struct progress_things it = {.a = 77, .b = 77}, other = {.a = 78, .b = 78};
     const size_t size = 5 << 20; /* parts of 1 MiB */
     cleanup_fd int fd = content_fd(5, size);
     uint64_t before = progress_count(&it), others = progress_count(&other);
