@@ -77,4 +77,14 @@ int64_t cache_disk_room(const char *dir, unsigned permille)
     return statvfs(dir, &v) ? INT64_MAX : room_of(&v, permille) * PAGE;
 }
 
+uint64_t cache_gives(struct cache *c)
+{
+    uint64_t used = 0, pinned = catalogue_stats(c->catalogue).pinned * PAGE;
+    for (size_t i = 0; i < c->ntiers; i++)
+        if (c->media[i].dir)
+            used += c->media[i].quota
+                - MIN(catalogue_room(c->catalogue, (int)i) * PAGE, c->media[i].quota);
+    return used - MIN(used, pinned);
+}
+
 void cache_want_room(struct cache *c) { task_wake(&c->maintenance); }

@@ -48,7 +48,7 @@ static int stage_refuse(const struct err *e)
     return -1;
 }
 
-static int stage_error(struct err *e, int errnum, const char *what)
+int stage_error(struct err *e, int errnum, const char *what)
 {
     err_stage(e, errnum, what);
     return stage_refuse(e);
@@ -372,28 +372,40 @@ static int stage_lock(struct file *f, struct err *e)
     }
 }
 
+int stage_change(struct file *f, uint64_t bytes, struct err *e)
+{
+    if (stage_take_room(f, bytes, e) || stage_lock(f, e))
+        return -1;
+    if (stage_set_dirty(f, e) == 0)
+        return 0;
+    pthread_rwlock_unlock(&f->data_lock);
+    return -1;
+}
+
+void stage_changed(struct file *f, uint64_t end)
+{
+    struct inode grown = {.size = end, .mtime_ns = clock_real_ns()};
+    inodes_set(
+        file_conf(f)->inodes, f->ino, INODES_GROW | INODES_MTIME, &grown, INODE_DIRTY, INODE_ATTR);
+    pthread_rwlock_unlock(&f->data_lock);
+}
+
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e)
 {
-    if (stage_take_room(f, len, e) || stage_lock(f, e))
+    if (stage_change(f, len, e))
         return -1;
     size_t done = 0;
     int errnum = 0;
-    if (stage_set_dirty(f, e)) {
-        pthread_rwlock_unlock(&f->data_lock);
-        return -1;
-    }
     while (done < len && !errnum) {
         ssize_t n = pwrite(f->stage_fd, (const char *)buf + done, len - done, (off_t)(off + done));
         if (n < 0 && errno != EINTR)
             errnum = errno;
         done += n > 0 ? (size_t)n : 0;
     }
-    if (done) {
-        struct inode grown = {.size = off + done, .mtime_ns = clock_real_ns()};
-        inodes_set(file_conf(f)->inodes, f->ino, INODES_GROW | INODES_MTIME, &grown, INODE_DIRTY,
-            INODE_ATTR);
-    }
-    pthread_rwlock_unlock(&f->data_lock);
+    if (done)
+        stage_changed(f, off + done);
+    else
+        pthread_rwlock_unlock(&f->data_lock);
     if (errnum && !done)
         return stage_error(e, errnum, "write to staging");
     if (!errnum)

@@ -12,6 +12,13 @@
 
 /* A new, empty file (its inode is INODE_LOCAL | INODE_STAGED | INODE_DIRTY). */
 int stage_create(struct file *f, struct err *e);
+/* Before its content changes, by so many bytes more on the disk at most: f->data_lock is held
+ * shared on success, until stage_changed(). */
+int stage_change(struct file *f, uint64_t bytes, struct err *e);
+/* The file has its content up to there at least; it may be longer. */
+void stage_changed(struct file *f, uint64_t end);
+/* Why its content could not be changed, for the writer. */
+int stage_error(struct err *e, int errnum, const char *what);
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e);
 int stage_truncate(struct file *f, uint64_t size, struct err *e); /* f->state_lock is held */
 /* Opens the staging file. f->data_lock is held exclusively. */

@@ -3,6 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/mem.h"
 
 #include <errno.h>
 
@@ -16,6 +17,16 @@ static int64_t room_now(struct files *fs)
 {
     const struct files_conf *c = files_config(fs);
     return cache_disk_room(c->stage_dir, c->conf->keep_free * KEPT_PERMILLE);
+}
+
+uint64_t stage_room_left(struct files *fs)
+{
+    const struct files_conf *c = files_config(fs);
+    /* with what the cache leaves of the disk kept free by both, once */
+    int64_t room = room_now(fs), gives = (int64_t)cache_gives(c->cache);
+    if (room == INT64_MAX) /* the disk does not tell */
+        return UINT64_MAX;
+    return (uint64_t)MAX(room + gives, 0);
 }
 
 /* r->mu is held. */

@@ -17,5 +17,7 @@ struct stage_room {
 /* So many bytes are to be written: may wait a few seconds for the cache to make room for them.
  * ENOSPC, in words: it could not. */
 int stage_room_take(struct files *fs, uint64_t bytes, struct err *e);
+/* What could be written now, in bytes: what the disk has free, and what the cache would give. */
+uint64_t stage_room_left(struct files *fs);
 
 #endif

@@ -3,12 +3,16 @@
 #include "fuse/ops/ops.h"
 
 #include "fuse/file/setattr.h"
+#include "fuse/file/stage_room.h"
 #include "fuse/session/loop.h"
 #include "lib/base/clock.h"
+#include "lib/base/mem.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+
+#define ROOM_MOST (UINT64_C(1) << 60)
 
 /* A sealed mount's kernel lists a directory from what it has read: from time to time it must come
  * and ask us. It is told once for each listing that has become old: what it then knows of the
@@ -135,12 +139,19 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-    (void)ino;
-    /* A store has no end that we could tell: an exbibyte, all of it free. */
+    struct fs *fs = ops_fs(req);
     struct statvfs st = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = INODE_NAME_MAX};
     struct inodes_stats s;
-    inodes_stats(ops_fs(req)->inodes, &s);
-    st.f_blocks = st.f_bfree = st.f_bavail = UINT64_C(1) << 48;
+    struct inode n;
+    inodes_stats(fs->inodes, &s);
+    /* A store has no end that we could tell: an exbibyte. What can be written now is what the
+     * node's disk takes. All of either is free, so that no monitoring takes a mount for full, and
+     * df(1) leaves out what has no blocks. */
+    uint64_t room = ROOM_MOST;
+    if (inodes_get(fs->inodes, ino, &n) == 0 && tree_writable(fs->tree, n.mount))
+        room = MIN(room, stage_room_left(fs->files));
+    st.f_bfree = st.f_bavail = room / st.f_frsize;
+    st.f_blocks = MAX(st.f_bfree, 1);
     st.f_files = UINT32_MAX;
     st.f_ffree = st.f_favail = UINT32_MAX - s.inodes;
     fuse_reply_statfs(req, &st);

@@ -3,6 +3,7 @@
  * process that takes the session over. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/file/allocate.h"
 #include "fuse/file/open.h"
 #include "fuse/file/read.h"
 #include "fuse/file/stage.h"
@@ -133,6 +134,37 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
         ops_fail(req, ino, "write", &e);
     else
         fuse_reply_write(req, (size_t)n);
+}
+
+void op_fallocate(
+    fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)
+{
+    (void)fi;
+    struct err e = ERR_INIT;
+    struct file *f = files_get(ops_fs(req)->files, ino, &e);
+    int rc = f ? file_allocate(f, mode, (uint64_t)off, (uint64_t)len, &e) : -1;
+    if (f)
+        files_put(f);
+    ops_done(req, ino, "fallocate", rc, &e);
+}
+
+/* SEEK_DATA and SEEK_HOLE; the kernel does the others. */
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+    (void)fi;
+    struct err e = ERR_INIT;
+    if (ops_fs(req)->sealed) { /* no holes there: the kernel does not ask again */
+        fuse_reply_err(req, ENOSYS);
+        return;
+    }
+    struct file *f = files_get(ops_fs(req)->files, ino, &e);
+    int64_t at = f ? file_seek(f, (uint64_t)off, whence, &e) : -1;
+    if (f)
+        files_put(f);
+    if (at < 0)
+        ops_fail(req, ino, "lseek", &e);
+    else
+        fuse_reply_lseek(req, at);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

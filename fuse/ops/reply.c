@@ -43,6 +43,7 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
     case EINVAL:
     case ENOTTY:
     case EBUSY:
+    case ENXIO:
         if (strcmp(what, "lookup") != 0)
             log_kv(LOG_DEBUG, "a request was refused", "op", what, "error", e->msg, NULL);
         break; /* answers, not faults */

@@ -19,8 +19,8 @@ static void op_init(void *user, struct fuse_conn_info *conn)
             | FUSE_CAP_EXPORT_SUPPORT);
 }
 
-/* flock, fcntl locks, access, lseek, fallocate, copy_file_range are left out: the kernel does them,
- * or their fallback, better. */
+/* flock, fcntl locks, access and copy_file_range are left out: the kernel does them, or their
+ * fallback, better. */
 const struct fuse_lowlevel_ops fs_ops = {
     .init = op_init,
     .lookup = op_lookup,
@@ -39,6 +39,8 @@ const struct fuse_lowlevel_ops fs_ops = {
     .open = op_open,
     .read = op_read,
     .write = op_write,
+    .fallocate = op_fallocate,
+    .lseek = op_lseek,
     .flush = op_flush,
     .release = op_release,
     .fsync = op_fsync,

@@ -102,6 +102,9 @@ static const char *watched_name(const struct fuse_in_header *h, size_t len, bool
     case FUSE_WRITE:
         *is_long = true;
         return "write";
+    case FUSE_FALLOCATE: /* of a file that is copied to be written */
+        *is_long = true;
+        return "fallocate";
     case FUSE_FLUSH:
         *is_long = true;
         return "close";

@@ -30,8 +30,6 @@ static void test_what_the_kernel_does_itself(void **state)
     assert_null(fs_ops.getlk);
     assert_null(fs_ops.setlk);
     assert_null(fs_ops.access);
-    assert_null(fs_ops.lseek);
-    assert_null(fs_ops.fallocate);
     assert_null(fs_ops.copy_file_range);
     struct kernel *k = kernel_new(false);
     struct fuse_access_in in = {.mask = 4};
@@ -202,6 +200,41 @@ static bool is_known(struct kernel *k, uint64_t ino)
 
 /* No answer reaches the kernel: it will neither close what was opened nor forget what it was told.
  */
+/* Room, holes, and what df(1) says. */
+static void test_room(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    uint64_t dir = root_of(k, "main"), ro = root_of(k, "ro"), ino = look_up(k, dir, "a");
+    struct fuse_open_in open = {.flags = O_RDWR};
+    assert_int_equal(ASK(k, FUSE_OPEN, ino, open), 0);
+    struct fuse_fallocate_in in = {.fh = 1, .offset = 1, .length = 2, .mode = 3 /* a hole */};
+    assert_int_equal(ASK(k, FUSE_FALLOCATE, ino, in), 0);
+    struct fuse_read_in r = {.fh = 1, .size = 64};
+    assert_int_equal(ASK(k, FUSE_READ, ino, r), 0);
+    assert_int_equal(reply.len, 5);
+    assert_memory_equal(reply.body, "h\0\0lo", 5);
+    in.mode = 8; /* FALLOC_FL_COLLAPSE_RANGE */
+    assert_int_equal(ASK(k, FUSE_FALLOCATE, ino, in), EOPNOTSUPP);
+    struct fuse_lseek_in seek = {.fh = 1, .offset = 1, .whence = SEEK_HOLE};
+    assert_int_equal(ASK(k, FUSE_LSEEK, ino, seek), 0);
+    assert_int_equal(ANSWER(struct fuse_lseek_out).offset, 5);
+    seek.offset = 6;
+    assert_int_equal(ASK(k, FUSE_LSEEK, ino, seek), ENXIO);
+    assert_int_equal(ASK_NAME(k, FUSE_STATFS, dir, ""), 0);
+    struct fuse_kstatfs st = ANSWER(struct fuse_statfs_out).st;
+    assert_true(st.bavail > 0 && st.bavail * st.frsize < UINT64_C(1) << 50);
+    assert_int_equal(st.blocks, st.bavail);
+    assert_int_equal(ASK_NAME(k, FUSE_STATFS, ro, ""), 0); /* has all, and takes nothing */
+    st = ANSWER(struct fuse_statfs_out).st;
+    assert_int_equal(st.blocks * st.frsize, UINT64_C(1) << 60);
+    assert_int_equal(st.bavail, st.blocks);
+    struct fuse_release_in release = {.fh = 1};
+    assert_int_equal(ASK(k, FUSE_RELEASE, ino, release), 0);
+    kernel_free(k);
+}
+
 static void test_interrupted(void **state)
 {
     (void)state;
@@ -375,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_setattr),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_open),
+        cmocka_unit_test(test_room),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_names),
