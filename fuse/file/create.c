@@ -77,6 +77,7 @@ static int claim_name(struct files *fs, const struct new_name *w, struct inode *
     if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
         return -1;
     inodes_set(c->inodes, n->ino, INODES_VERSION, &like, 0, 0);
+    files_dir_changed(fs, w->dir);
     return 0;
 }
 
@@ -118,6 +119,8 @@ static int create_file(struct files *fs, const struct new_name *w, struct inode 
     }
     if (f)
         files_put(f);
+    if (rc == 0)
+        files_dir_changed(fs, w->dir);
     return rc;
 }
 
@@ -188,7 +191,10 @@ static int make_dir(struct files *fs, const struct new_name *w, struct inode *n,
     struct inode like = new_inode(w, mount);
     like.flags = INODE_DIR | INODE_LISTED;
     like.mode = S_IFDIR | c->dir_mode | (w->mode & S_ISVTX);
-    return inodes_create(c->inodes, w->dir, w->name, &like, n, e);
+    if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
+        return -1;
+    files_dir_changed(fs, w->dir);
+    return 0;
 }
 
 /* A directory excludes others as O_EXCL does, and the store knows what the process before us made

@@ -112,6 +112,9 @@ static inline bool file_is_dirty(const struct file *f)
     return atomic_load(&f->written) != atomic_load(&f->saved);
 }
 
+/* A name was made or removed there by us: the directory has a new mtime. */
+void files_dir_changed(struct files *fs, uint64_t dir);
+
 /* The error that users are told about an inode, see last_error.h. */
 void files_note_error(struct files *fs, uint64_t ino, const struct err *e);
 bool files_last_error(struct files *fs, uint64_t ino, char text[LAST_ERROR_MAX]);

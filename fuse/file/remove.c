@@ -89,6 +89,8 @@ static int unlink_name(struct files *fs, uint64_t dir, const char *name, struct 
     inodes_change(c->inodes, dir, name);
     int rc = unlink_locked(f, e);
     inodes_change_end(c->inodes, dir, name);
+    if (rc == 0)
+        files_dir_changed(fs, dir);
     pthread_mutex_unlock(&f->state_lock);
     files_put(f);
     return rc;
@@ -132,6 +134,8 @@ int files_remove_dir(struct files *fs, const struct inode *n, const char *name, 
     else
         inodes_remove(c->inodes, n->ino);
     inodes_change_end(c->inodes, n->parent, name);
+    if (rc == 0)
+        files_dir_changed(fs, n->parent);
     return rc;
 }
 

@@ -405,6 +405,10 @@ int files_rename(struct files *fs, const struct rename_request *r, struct err *e
         rc = m->n.flags & INODE_DIR ? rename_dir(m, e) : rename_file(m, e);
         inodes_change_end(m->c->inodes, r->newdir, r->newname);
         inodes_change_end(m->c->inodes, r->dir, r->name);
+        if (rc == 0) {
+            files_dir_changed(fs, r->dir);
+            files_dir_changed(fs, r->newdir);
+        }
     }
     return rc && err_errno(e) == ENOENT && was_renamed(m) ? 0 : rc;
 }

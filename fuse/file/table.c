@@ -318,6 +318,12 @@ int file_lost(const struct file *f, struct err *e)
         (unsigned long long)f->ino);
 }
 
+void files_dir_changed(struct files *fs, uint64_t dir)
+{
+    struct inode now = {.mtime_ns = clock_real_ns()};
+    inodes_set(files_config(fs)->inodes, dir, INODES_MTIME, &now, 0, 0);
+}
+
 void files_note_error(struct files *fs, uint64_t ino, const struct err *e)
 {
     struct inode n;

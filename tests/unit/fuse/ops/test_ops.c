@@ -235,6 +235,45 @@ static void test_room(void **state)
     kernel_free(k);
 }
 
+static int64_t mtime_of(struct kernel *k, uint64_t ino) { return fx_inode(k->x, ino).mtime_ns; }
+
+/* A directory's mtime is that of the latest name that was made, removed or renamed there. */
+static void test_mtime_of_directories(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    struct fx *x = k->x;
+    struct fx_handle h;
+    assert_int_equal(fx_mkdir(x, "main/a", false), 0);
+    assert_int_equal(fx_mkdir(x, "main/b", false), 0);
+    uint64_t a = fx_ino(x, "main/a"), b = fx_ino(x, "main/b");
+    int64_t was = mtime_of(k, a);
+    assert_int_equal(fx_create(x, "main/a/file", O_WRONLY, false, &h), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    assert_true(mtime_of(k, a) > was);
+    was = mtime_of(k, a);
+    assert_int_equal(fx_create(x, "main/a/claimed", O_WRONLY | O_EXCL, false, &h), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    assert_true(mtime_of(k, a) > was);
+    was = mtime_of(k, a);
+    assert_int_equal(fx_mkdir(x, "main/a/dir", false), 0);
+    assert_true(mtime_of(k, a) > was);
+    was = mtime_of(k, a);
+    assert_int_equal(fx_rmdir(x, "main/a/dir", false), 0);
+    assert_true(mtime_of(k, a) > was);
+    was = mtime_of(k, a);
+    assert_int_equal(fx_unlink(x, "main/a/claimed", false), 0);
+    assert_true(mtime_of(k, a) > was);
+    was = mtime_of(k, a);
+    int64_t other = mtime_of(k, b);
+    assert_int_equal(fx_rename(x, "main/a/file", "main/b/file", 0, false), 0);
+    assert_true(mtime_of(k, a) > was && mtime_of(k, b) > other);
+    was = mtime_of(k, a);
+    assert_int_equal(fx_unlink(x, "main/a/none", false), ENOENT);
+    assert_true(mtime_of(k, a) == was);
+    kernel_free(k);
+}
+
 static void test_interrupted(void **state)
 {
     (void)state;
@@ -409,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_mtime_of_directories),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_names),
