@@ -62,13 +62,37 @@ static json_t *tensorboard_container(const struct tfjob *j, const char *dir)
     return c;
 }
 
+static json_t *writers(const struct tfjob *j)
+{
+    return json_pack("{s:s s:s}", TFJOB_LABEL_JOB, j->name, TFJOB_LABEL_ROLE, "master");
+}
+
+/* Beside the pod that writes the events: what an open file has got is seen at once on its node, and
+ * elsewhere when the file is closed. Not required: after the job it may run anywhere. */
+static json_t *beside_writer(const struct tfjob *j)
+{
+    return json_pack("{s:{s:[{s:i s:{s:s s:{s:o}}}]}}", "podAffinity",
+        "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100, "podAffinityTerm",
+        "topologyKey", "kubernetes.io/hostname", "labelSelector", "matchLabels", writers(j));
+}
+
+static bool writer_has_node(const struct tfjob_pass *p)
+{
+    for (size_t i = 0; i < p->o->npods; i++)
+        if (kube_controlled_by(p->o->pods[i], p->job->uid)
+            && *kube_label(p->o->pods[i], TFJOB_LABEL_ROLE)
+            && *jget_str(p->o->pods[i], "spec.nodeName", ""))
+            return true;
+    return false;
+}
+
 static json_t *tensorboard_deployment(const struct tfjob *j, const char *name)
 {
     const char *slash = strchr(j->annotations.tensorboard, '/');
     cleanup_free char *claim = xstrndup(
         j->annotations.tensorboard, strcspn(j->annotations.tensorboard, "/"));
-    json_t *spec = json_pack("{s:[o] s:[{s:s s:{s:s s:b}}]}", "containers",
-        tensorboard_container(j, slash ? slash : ""), "volumes", "name", "logs",
+    json_t *spec = json_pack("{s:o s:[o] s:[{s:s s:{s:s s:b}}]}", "affinity", beside_writer(j),
+        "containers", tensorboard_container(j, slash ? slash : ""), "volumes", "name", "logs",
         "persistentVolumeClaim", "claimName", claim, "readOnly", 1);
     static const char *const kept[] = {"securityContext", "serviceAccountName", "imagePullSecrets"};
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
@@ -107,8 +131,9 @@ void pass_tensorboard(struct tfjob_pass *p)
         cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job->name);
         apply_unless_foreign(
             p, &kube_services, tensorboard_service(p->job, name), o->tensorboard_service);
-        apply_unless_foreign(
-            p, &kube_deployments, tensorboard_deployment(p->job, name), o->tensorboard);
+        if (o->tensorboard || pass_has_ended(p) || writer_has_node(p))
+            apply_unless_foreign(
+                p, &kube_deployments, tensorboard_deployment(p->job, name), o->tensorboard);
         plan_extra(p->plan, since);
         return;
     }
