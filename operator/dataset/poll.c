@@ -10,6 +10,7 @@
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
+#include "operator/ctl/recent.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/dataset/informers.h"
 #include "operator/dataset/poll_ask.h"
@@ -25,6 +26,7 @@
 #define COUNTS_NS     (30 * NS_PER_S) /* between counters of a Dataset that are told */
 #define PROGRESS_NS   (10 * NS_PER_S) /* and of a DataLoad */
 #define MAX_LISTENERS 4
+#define RECENT        2048 /* one busy Dataset on a thousand nodes, and some more */
 
 /* The pods of a Dataset: their counters are told together. */
 struct poll_group {
@@ -41,8 +43,9 @@ struct poll_entry {
     struct poll_group *group;
     struct poll_entry *next, **back; /* in the group's list */
     char *ip;                        /* "" while it does not run */
-    struct obj *report;              /* as it was told; or NULL */
-    struct obj *pending;             /* a newer one with other counters; or NULL */
+    struct obj *report;              /* folded, as it was told; or NULL */
+    struct obj *pending;             /* folded, a newer one with other counters; or NULL */
+    struct poll_reads counted;       /* by the newer of them */
     int64_t counted_ns;              /* of a DataLoad's: as of the group */
     bool is_silent; /* did not answer: it is asked where only such pods wait for one another */
     bool signs;     /* it has signed an answer: one that is not signed is not its */
@@ -61,6 +64,7 @@ struct poll {
     struct map *entries; /* pod uid → struct poll_entry */
     struct map *groups;  /* dataset uid → struct poll_group, while it has entries or a Dataset */
     struct poll_lane lanes[LANES];
+    struct recent *recent; /* reports that plans look at again and again */
     struct informer *datasets;
     struct http *http;
     const struct manager *mgr;     /* borrowed */
@@ -144,12 +148,20 @@ static void add_reads(struct poll_reads *r, const char *component, const json_t 
     cache_pod_add_count(report, REPORT_WRITES_BYTES, &r->written);
 }
 
+static void add_bytes(int64_t *sum, int64_t n)
+{
+    if (__builtin_add_overflow(*sum, n, sum))
+        *sum = INT64_MAX;
+}
+
 /* Adds the counters of a pod to those of its dataset. poll.mu held. */
 static void poll_count(struct poll_reads *sum, const struct poll_entry *e)
 {
-    const struct obj *newest = e->pending ? e->pending : e->report;
-    if (newest)
-        add_reads(sum, e->t.component, obj_json(newest));
+    add_bytes(&sum->cache, e->counted.cache);
+    add_bytes(&sum->worker, e->counted.worker);
+    add_bytes(&sum->store, e->counted.store);
+    add_bytes(&sum->direct, e->counted.direct);
+    add_bytes(&sum->written, e->counted.written);
 }
 
 static const char *pod_ip(const json_t *pod)
@@ -208,11 +220,12 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
 }
 
 /* What is kept of it. A pod that does not answer keeps its last report, marked. */
-static struct obj *merge_report(const struct poll_entry *e, json_t *fresh_take)
+static json_t *merge_report(const struct poll_entry *e, json_t *fresh_take)
 {
-    const struct obj *known = e->pending ? e->pending : e->report;
     json_t *why = json_object_get(fresh_take, REPORT_UNREACHABLE), *merged;
-    if (known && why) {
+    cleanup_obj struct obj *known = why ? obj_unfold(obj_ref(e->pending ? e->pending : e->report))
+                                        : NULL;
+    if (known) {
         merged = json_deep_copy(obj_json(known));
         json_object_set(merged, REPORT_UNREACHABLE, why);
     } else {
@@ -221,7 +234,7 @@ static struct obj *merge_report(const struct poll_entry *e, json_t *fresh_take)
     if (why && !json_object_get(merged, REPORT_SILENT_SINCE))
         json_object_set_new(merged, REPORT_SILENT_SINCE, json_integer(clock_real_ns() / NS_PER_S));
     json_decref(fresh_take);
-    return obj_take(merged);
+    return merged;
 }
 
 static bool tell_counts(struct poll_entry *e)
@@ -261,16 +274,19 @@ static enum report_news poll_store(
     if (e) {
         e->is_silent = json_object_get(fresh_take, REPORT_UNREACHABLE);
         e->signs = signs;
-        struct obj *fresh = merge_report(e, fresh_take);
-        news = report_compare(obj_json(e->report), obj_json(fresh));
+        cleanup_json json_t *fresh = merge_report(e, fresh_take);
+        cleanup_obj struct obj *told = obj_unfold(obj_ref(e->report));
+        news = report_compare(obj_json(told), fresh);
+        e->counted = (struct poll_reads){0};
+        add_reads(&e->counted, e->t.component, fresh);
         obj_unref(e->pending);
         e->pending = NULL;
         if (news == REPORT_NEWS_COUNTS) {
-            e->pending = fresh;
+            e->pending = obj_fold(fresh);
             e->group->counts_pending = true;
         } else {
             obj_unref(e->report);
-            e->report = fresh;
+            e->report = obj_fold(fresh);
         }
         if (tell_due_counts(e) && news != REPORT_NEWS_REAL)
             news = REPORT_NEWS_COUNTS;
@@ -410,6 +426,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
         return NULL;
     }
     pthread_mutex_init(&p->mu, NULL);
+    p->recent = recent_new(RECENT);
     p->mgr = mgr;
     p->datasets = informers_datasets(mgr);
     p->entries = map_new(poll_entry_free);
@@ -433,7 +450,7 @@ struct obj *poll_report(struct poll *p, const char *pod_uid)
     struct poll_entry *e = map_get(p->entries, pod_uid);
     struct obj *report = e ? obj_ref(e->report) : NULL;
     pthread_mutex_unlock(&p->mu);
-    return report;
+    return recent_whole(p->recent, report);
 }
 
 void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *out)
