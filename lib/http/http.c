@@ -40,7 +40,8 @@ struct http *http_new(const struct http_conf *conf, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, global_init);
-    if ((conf->cert_pem != NULL) != (conf->key_pem != NULL)) {
+    if ((conf->cert_pem != NULL) != (conf->key_pem != NULL)
+        || (conf->cert_file != NULL) != (conf->key_file != NULL)) {
         err_set(e, ERR_INVALID, "a client certificate needs its key, and a key its certificate");
         return NULL;
     }
@@ -55,6 +56,8 @@ struct http *http_new(const struct http_conf *conf, struct err *e)
     h->ca_pem = xstrdup(conf->ca_pem);
     h->cert_pem = xstrdup(conf->cert_pem);
     h->key_pem = xstrdup(conf->key_pem);
+    h->cert_file = xstrdup(conf->cert_file);
+    h->key_file = xstrdup(conf->key_file);
     h->user_agent = xstrdup(conf->user_agent ? conf->user_agent : "millrace");
     h->insecure = conf->insecure;
     h->direct = conf->direct;
@@ -74,14 +77,19 @@ struct http *http_new(const struct http_conf *conf, struct err *e)
     return h;
 }
 
+static void drop_idle(struct http *h)
+{
+    for (; h->nidle; h->nidle--) {
+        curl_easy_cleanup(h->idle[h->nidle - 1].curl);
+        free(h->idle[h->nidle - 1].origin);
+    }
+}
+
 void http_free(struct http *h)
 {
     if (!h)
         return;
-    for (unsigned i = 0; i < h->nidle; i++) {
-        curl_easy_cleanup(h->idle[i].curl);
-        free(h->idle[i].origin);
-    }
+    drop_idle(h);
     free(h->idle);
     curl_share_cleanup(h->share);
     pthread_mutex_destroy(&h->mu);
@@ -91,6 +99,8 @@ void http_free(struct http *h)
     free(h->ca_pem);
     free(h->cert_pem);
     free(h->key_pem);
+    free(h->cert_file);
+    free(h->key_file);
     free(h->user_agent);
     free(h);
 }
@@ -127,10 +137,14 @@ static CURL *handle_get(struct http *h, const char *origin)
     return curl ? curl : curl_easy_init();
 }
 
-static void handle_put(struct http *h, CURL *curl, char *origin_take)
+/* refused: the server does not know us by that connection (any more). */
+static void handle_put(struct http *h, CURL *curl, char *origin_take, bool refused)
 {
+    bool older = refused && h->cert_file;
     pthread_mutex_lock(&h->mu);
-    bool keep = h->nidle < h->max_idle;
+    if (older)
+        drop_idle(h);
+    bool keep = !older && h->nidle < h->max_idle;
     if (keep)
         h->idle[h->nidle++] = (struct idle_handle){curl, origin_take};
     pthread_mutex_unlock(&h->mu);
@@ -146,7 +160,7 @@ int http_do(struct http *h, const struct http_req *req, struct http_resp *resp, 
     CURL *curl = handle_get(h, origin);
     int rc = transfer_run(h, curl, req, resp, e);
     if (curl)
-        handle_put(h, curl, origin);
+        handle_put(h, curl, origin, resp->status == 401);
     else
         free(origin);
     return rc;

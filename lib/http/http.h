@@ -26,6 +26,9 @@ struct http_conf {
     const char *ca_file;
     const char *ca_pem;             /* PEM text, wins over ca_file */
     const char *cert_pem, *key_pem; /* client certificate, or NULL */
+    /* or PEM files of it, read again for each connection; an answer of 401 ends the connections
+     * that there are: they were made with an older one */
+    const char *cert_file, *key_file;
     /* no TLS verification: only where a user asked for it in so many words */
     bool insecure;
     /* never by the proxy of the environment: the server is in the cluster */

@@ -17,7 +17,7 @@ struct idle_handle {
 };
 
 struct http {
-    char *ca_file, *ca_pem, *cert_pem, *key_pem, *user_agent;
+    char *ca_file, *ca_pem, *cert_pem, *key_pem, *cert_file, *key_file, *user_agent;
     bool insecure, direct, no_metadata;
     int64_t connect_ns, dead_ns;
     unsigned max_idle;

@@ -226,7 +226,11 @@ static void set_tls(CURL *c, const struct http *h)
         curl_easy_setopt(c, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* else for a day */
 #endif
     }
-    if (h->cert_pem) {
+    if (h->cert_file) {
+        curl_easy_setopt(c, CURLOPT_SSLCERT, h->cert_file);
+        curl_easy_setopt(c, CURLOPT_SSLKEY, h->key_file);
+        curl_easy_setopt(c, CURLOPT_SSL_SESSIONID_CACHE, 0L); /* a session has the former one */
+    } else if (h->cert_pem) {
         set_blob(c, CURLOPT_SSLCERT_BLOB, h->cert_pem);
         set_blob(c, CURLOPT_SSLKEY_BLOB, h->key_pem);
     }

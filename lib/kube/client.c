@@ -26,6 +26,8 @@ struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts,
     struct http_conf hc = {
         .ca_file = conf_take->ca_file,
         .ca_pem = conf_take->ca_file ? NULL : conf_take->ca_pem,
+        .cert_file = conf_take->cert_file,
+        .key_file = conf_take->key_file,
         .cert_pem = conf_take->cert_pem,
         .key_pem = conf_take->key_pem,
         .insecure = conf_take->insecure,
@@ -235,7 +237,8 @@ int client_request(struct kube *k, const struct client_call *c, json_t **out,
             clock_sleep_ns(wait); /* without a place among the requests in flight */
             continue;
         }
-        if (resp.status == 401 && k->conf->token_file && !fresh_token) { /* rotated a moment ago? */
+        bool rotates = k->conf->token_file || k->conf->cert_file;
+        if (resp.status == 401 && rotates && !fresh_token) { /* a moment ago? */
             fresh_token = true;
             continue;
         }

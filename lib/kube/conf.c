@@ -32,6 +32,8 @@ void kube_conf_free(struct kube_conf *c)
     free(c->ns);
     free(c->ca_pem);
     free(c->ca_file);
+    free(c->cert_file);
+    free(c->key_file);
     free(c->cert_pem);
     if (c->key_pem)
         explicit_bzero(c->key_pem, strlen(c->key_pem));
@@ -171,6 +173,24 @@ static int pem_of(const json_t *from, const char *name, char **out, struct err *
     return *out ? 0 : err_wrap(e, "%s", name);
 }
 
+/* Those are read again when they change; what stands in the kubeconfig itself is read once. */
+static char *pem_file_of(const json_t *from, const char *name)
+{
+    cleanup_free char *data_field = xasprintf("%s-data", name);
+    const char *path = jget_str(from, name, "");
+    return *path && !*jget_str(from, data_field, "") ? xstrdup(path) : NULL;
+}
+
+static void cert_files_of(struct kube_conf *c, const json_t *user)
+{
+    cleanup_free char *cert = pem_file_of(user, "client-certificate"),
+                      *key = pem_file_of(user, "client-key");
+    if (!cert || !key)
+        return;
+    c->cert_file = steal(&cert);
+    c->key_file = steal(&key);
+}
+
 /* An empty text is as good as none. */
 static bool is_given(const json_t *from, const char *field)
 {
@@ -194,6 +214,7 @@ static int user_of(
         return -1;
     if ((c->cert_pem != NULL) != (c->key_pem != NULL))
         return err_set(e, ERR_INVALID, "client-certificate and client-key must come together");
+    cert_files_of(c, user);
     const char *file = jget_str(user, "tokenFile", ""), *token = jget_str(user, "token", "");
     if (*file) {
         c->token_file = xstrdup(file);
@@ -221,6 +242,7 @@ static int cluster_of(struct kube_conf *c, const json_t *cluster, struct err *e)
     for (size_t n = strlen(c->server); n && c->server[n - 1] == '/'; n--)
         c->server[n - 1] = '\0';
     c->insecure = jget_bool(cluster, "insecure-skip-tls-verify", false);
+    c->ca_file = pem_file_of(cluster, "certificate-authority");
     return pem_of(cluster, "certificate-authority", &c->ca_pem, e);
 }
 

@@ -20,6 +20,7 @@ struct kube_conf {
     char *ns;
     char *ca_pem, *cert_pem, *key_pem; /* NULL: none */
     char *ca_file;                     /* wins over ca_pem, which it held at first; NULL: none */
+    char *cert_file, *key_file;        /* as ca_file; both or neither */
     bool insecure, in_cluster;         /* in_cluster: of a pod's service account */
     char *token_file;                  /* NULL: token is constant */
     pthread_mutex_t mu;                /* leaf */

@@ -20,7 +20,8 @@ struct identity {
     char *key_pem, *cert_pem;
 };
 
-static struct identity ca, stranger, server, user;
+static struct identity ca, stranger, server, user, successor;
+static _Atomic(const char *) refused; /* a name that is answered 401 */
 static int listen_fd;
 static char url[64];
 static pthread_t thread;
@@ -76,25 +77,32 @@ static void unmake(struct identity *id)
     free(id->cert_pem);
 }
 
-/* Answers every connection with the name in the client's certificate, then closes it. */
+static void answer_all(SSL *ssl)
+{
+    char in[4096], out[512], name[128] = "nobody";
+    X509 *peer = SSL_get1_peer_certificate(ssl);
+    if (peer)
+        X509_NAME_get_text_by_NID(X509_get_subject_name(peer), NID_commonName, name, sizeof name);
+    X509_free(peer);
+    while (SSL_read(ssl, in, sizeof in) > 0) {
+        const char *not = refused;
+        int status = not &&strcmp(name, not ) == 0 ? 401 : 200;
+        int n = snprintf(out, sizeof out, "HTTP/1.1 %d Status\r\nContent-Length: %zu\r\n\r\n%s",
+            status, strlen(name), name);
+        SSL_write(ssl, out, n);
+    }
+}
+
+/* Answers with the name in the client's certificate, one connection after the other. */
 static void *serve(void *arg)
 {
     SSL_CTX *ctx = arg;
     int fd;
     while ((fd = accept(listen_fd, NULL, NULL)) >= 0) {
         SSL *ssl = SSL_new(ctx);
-        char in[4096], out[512], name[128] = "nobody";
         SSL_set_fd(ssl, fd);
-        if (SSL_accept(ssl) == 1 && SSL_read(ssl, in, sizeof in) > 0) {
-            X509 *peer = SSL_get1_peer_certificate(ssl);
-            if (peer)
-                X509_NAME_get_text_by_NID(
-                    X509_get_subject_name(peer), NID_commonName, name, sizeof name);
-            X509_free(peer);
-            int n = snprintf(out, sizeof out,
-                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                strlen(name), name);
-            SSL_write(ssl, out, n);
+        if (SSL_accept(ssl) == 1) {
+            answer_all(ssl);
             SSL_shutdown(ssl);
         }
         SSL_free(ssl);
@@ -111,11 +119,13 @@ static int setup(void **state)
     stranger = make("stranger", NULL);
     server = make("server", &ca);
     user = make("alice", &ca);
+    successor = make("alice-2", &ca);
     SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
     SSL_CTX_use_certificate(ctx, server.cert);
     SSL_CTX_use_PrivateKey(ctx, server.key);
     X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), ca.cert);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_session_id_context(ctx, (const unsigned char *)"tls", 3);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     listen_fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -136,6 +146,7 @@ static int teardown(void **state)
     unmake(&stranger);
     unmake(&server);
     unmake(&user);
+    unmake(&successor);
     return 0;
 }
 
@@ -205,6 +216,53 @@ static void authorities_are_read_again(void **state)
     unlink(path);
 }
 
+static void write_pair(const char *const files[2], const struct identity *id)
+{
+    struct err e = ERR_INIT;
+    const char *const texts[] = {id->cert_pem, id->key_pem};
+    for (size_t i = 0; i < 2; i++)
+        if (file_write_atomic(files[i], texts[i], strlen(texts[i]), 0600, &e))
+            fail_msg("%s", e.msg);
+}
+
+/* The name the server saw, or "401". */
+static const char *seen(struct http *h)
+{
+    static char name[128];
+    struct err e = ERR_INIT;
+    struct http_resp resp;
+    if (http_do(h, &(struct http_req){.method = "GET", .url = url}, &resp, &e))
+        fail_msg("%s", e.msg);
+    snprintf(name, sizeof name, "%s", resp.status == 401 ? "401" : buf_str(&resp.body));
+    http_resp_free(&resp);
+    return name;
+}
+
+/* Connections live long: one that was made with the former certificate must not be used on. */
+static void a_certificate_is_read_again(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    char dir[] = "/tmp/test_http_tls.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *cert = path_join(dir, "cert"), *key = path_join(dir, "key");
+    const char *const files[] = {cert, key};
+    write_pair(files, &user);
+    struct http *h = http_new(
+        &(struct http_conf){.ca_pem = ca.cert_pem, .cert_file = cert, .key_file = key}, &e);
+    assert_string_equal(seen(h), "alice");
+    write_pair(files, &successor);
+    assert_string_equal(seen(h), "alice");
+    refused = "alice";
+    assert_string_equal(seen(h), "401");
+    assert_string_equal(seen(h), "alice-2");
+    refused = NULL;
+    http_free(h);
+    unlink(cert);
+    unlink(key);
+    rmdir(dir);
+}
+
 static void half_an_identity_is_none(void **state)
 {
     (void)state;
@@ -225,6 +283,7 @@ int main(void)
         cmocka_unit_test(certificates_are_shown_and_checked),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(authorities_are_read_again),
+        cmocka_unit_test(a_certificate_is_read_again),
         cmocka_unit_test(half_an_identity_is_none),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -65,6 +65,15 @@ static void tokens_and_certificates(void **state)
     assert_false(c->insecure);
     cleanup_free char *token = kube_conf_token(c, false);
     assert_string_equal(token, "abcdef-secret");
+    assert_null(c->cert_file); /* half of it cannot change */
+    kube_conf_free(c);
+    put("cert.pem", "CERT TEXT\n");
+    c = parse("apiVersion: v1\nkind: Config\n" CLUSTER("")
+                  CONTEXT USER("    client-certificate: cert.pem\n    client-key: key.pem\n"),
+        &e);
+    assert_non_null(c);
+    assert_string_equal(strrchr(c->cert_file, '/'), "/cert.pem");
+    assert_string_equal(strrchr(c->key_file, '/'), "/key.pem");
     kube_conf_free(c);
 }
 
@@ -253,6 +262,7 @@ static void files_are_merged(void **state)
     assert_non_null(c);
     assert_string_equal(c->server, "https://10.0.0.1:6443");
     assert_string_equal(c->ca_pem, "CA");
+    assert_string_equal(strrchr(c->ca_file, '/'), "/ca.pem"); /* it may be another one later */
     kube_conf_free(c);
     unsetenv("KUBECONFIG");
     cleanup_free char *none = xasprintf("%s/none", dir);
