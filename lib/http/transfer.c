@@ -275,6 +275,8 @@ static void set_all(
     curl_easy_setopt(c, CURLOPT_SHARE, h->share);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, errors);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    /* a resolver that hangs is left behind: its thread would be waited for beyond any deadline */
+    curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(c, CURLOPT_URL, req->url);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     /* one request a connection: h2 would only add framing */

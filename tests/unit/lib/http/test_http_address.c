@@ -9,23 +9,30 @@
 #include "tests/lib/unit.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME "worker-0.cache.test"
+#define NAME   "worker-0.cache.test"
+#define SILENT "silent.test"
 /* libcurl by itself would go on with the old address for a minute */
 #define SOON_NS (40 * NS_PER_S)
+#define LATE_NS (6 * NS_PER_S)
 
 static atomic_uint address; /* of NAME, network order */
 static atomic_uint asked;
+static atomic_bool answered; /* until then the name server says nothing of SILENT */
 
 /* libcurl's calls come here: the program goes before the libraries. */
 int getaddrinfo(
     const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **out)
 {
     (void)hints;
+    for (; name && strcmp(name, SILENT) == 0 && !atomic_load(&answered);)
+        clock_sleep_ns(10 * NS_PER_MS);
     struct {
         struct addrinfo info;
         struct sockaddr_in to;
@@ -77,6 +84,13 @@ static char *ask(struct http *h, int port)
     return xstrdup(http_do(h, &req, &resp, &e) == 0 ? buf_str(&resp.body) : "");
 }
 
+static void *answer_late(void *unused)
+{
+    clock_sleep_ns(LATE_NS);
+    atomic_store(&answered, true);
+    return unused;
+}
+
 static void test_new_address(void **state)
 {
     (void)state;
@@ -104,6 +118,27 @@ static void test_new_address(void **state)
     assert_string_equal(now, "second");
     serve_stop(second);
     http_free(h);
+}
+
+/* The resolver takes as long as it likes, and cannot be interrupted: the request ends in time. */
+static void test_silent_name_server(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    const struct http_conf conf = {.direct = true};
+    struct http *h = http_new(&conf, &e);
+    const struct http_req req = {
+        .method = "GET", .url = "http://" SILENT "/", .timeout_ns = NS_PER_S};
+    cleanup_resp struct http_resp resp = {0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, answer_late, NULL), 0);
+    int64_t began = clock_mono_ns();
+    assert_int_equal(http_do(h, &req, &resp, &e), -1);
+    assert_false(atomic_load(&answered));
+    assert_true(clock_mono_ns() - began < LATE_NS);
+    assert_int_equal(e.sys, EADDRNOTAVAIL);
+    http_free(h);
+    pthread_join(thread, NULL);
 }
 
 /* What a store's URL may not reach, by whatever name: nothing is sent there. */
@@ -187,7 +222,7 @@ static void test_metadata_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_new_address),
-        cmocka_unit_test(test_metadata), cmocka_unit_test(test_proxy),
-        cmocka_unit_test(test_metadata_addresses)};
+        cmocka_unit_test(test_silent_name_server), cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_proxy), cmocka_unit_test(test_metadata_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
