@@ -102,12 +102,13 @@ int store_err_network(const char *url, const char *what, const struct err *inner
 /* -- retries --------------------------------------------------------------------------------- */
 
 struct retry {
-    int64_t deadline_ns;       /* monotonic */
-    unsigned attempt;          /* failures so far */
-    unsigned max_attempts;     /* 0: until the deadline */
-    const atomic_bool *cancel; /* or NULL */
-    struct err cause;          /* retry_again's own: of the last failure that was no last one */
-    int64_t begun_ns;          /* … and when the attempt after it began; monotonic */
+    int64_t deadline_ns;            /* monotonic */
+    unsigned attempt;               /* failures so far */
+    unsigned max_attempts;          /* 0: until the deadline */
+    const atomic_bool *cancel;      /* or NULL */
+    const atomic_bool *also_cancel; /* of what it is a part of; or NULL */
+    struct err cause; /* retry_again's own: of the last failure that was no last one */
+    int64_t begun_ns; /* … and when the attempt after it began; monotonic */
 };
 #define RETRY_INIT(budget_ns, cancel_flag)                                    \
     {                                                                         \

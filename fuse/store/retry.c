@@ -45,7 +45,8 @@ int64_t retry_pause_ns(unsigned attempt, uint64_t random)
 
 static bool retry_cancelled(const struct retry *r)
 {
-    return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
+    return (r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed))
+        || (r->also_cancel && atomic_load_explicit(r->also_cancel, memory_order_relaxed));
 }
 
 /* Of an attempt that failed at the end of the time: what the ones before it failed of is why the

@@ -32,7 +32,7 @@ struct multipart {
     atomic_uint next;
     struct progress_things progress; /* of the thread that sends */
     atomic_bool stop;                /* one part has failed: the others need not go on */
-    const atomic_bool *cancel;       /* of each request of a part; stop, or the caller's */
+    const atomic_bool *cancel;       /* the caller's, or NULL */
     pthread_mutex_t mu;
     struct err first; /* mu */
 };
@@ -70,6 +70,7 @@ static int send_part(struct multipart *j, unsigned index, struct err *e)
         .method = "PUT", .key = j->key, .query = query, .nquery = 2, .does = S3_CONTENT};
     struct retry r = RETRY_INIT(
         j->s->params.deadline_ns + (int64_t)(len / MIB) * NS_PER_MIB, j->cancel);
+    r.also_cancel = &j->stop;
     if (j->fd < 0) {
         call.headers = headers;
         call.body = "";
@@ -295,10 +296,10 @@ int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct 
         .copy_from = what->copy_from,
         .copy_etag = what->copy_etag,
         .expect = what->expect,
+        .cancel = what->cancel,
         .len = what->len,
         .sum = sum,
         .progress = progress_mine()};
-    j.cancel = what->cancel ? what->cancel : &j.stop;
     j.part = s3_part_size(j.len, j.fd < 0 ? s->copy_part_size : s->part_size);
     j.nparts = (unsigned)((j.len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);

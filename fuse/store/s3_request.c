@@ -261,6 +261,7 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
         .max_body = c->max_body ? c->max_body : ANSWER_MAX,
         .stall_ns = STALL_NS + c->inside_ns,
         .cancel = r->cancel,
+        .also_cancel = r->also_cancel,
     };
     if (c->from_fd && c->fd_len) {
         req.source = fd_body_read;

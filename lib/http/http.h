@@ -70,7 +70,8 @@ struct http_req {
     int64_t timeout_ns; /* whole request; 0: none */
     /* no byte moved for that long: ERR_RETRY, sys ETIMEDOUT; 0: none */
     int64_t stall_ns;
-    const atomic_bool *cancel; /* checked at least every second while waiting; NULL: none */
+    /* either ends it; checked at least every second while waiting; NULL: none */
+    const atomic_bool *cancel, *also_cancel;
 };
 
 struct http_resp {

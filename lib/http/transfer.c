@@ -115,6 +115,11 @@ static int on_rewind(void *user, curl_off_t offset, int origin)
     return t->req->source_rewind(t->req->source_user) ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
 }
 
+static bool flag_is_set(const atomic_bool *flag)
+{
+    return flag && atomic_load_explicit(flag, memory_order_relaxed);
+}
+
 /* libcurl calls this whenever bytes moved, and about once a second when none did. */
 static int on_progress(
     void *user, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
@@ -122,7 +127,7 @@ static int on_progress(
     struct transfer *t = user;
     (void)down_total;
     (void)up_total;
-    if (t->req->cancel && atomic_load_explicit(t->req->cancel, memory_order_relaxed)) {
+    if (flag_is_set(t->req->cancel) || flag_is_set(t->req->also_cancel)) {
         t->cancelled = true;
         return 1;
     }

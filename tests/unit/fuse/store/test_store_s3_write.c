@@ -143,6 +143,31 @@ static void a_put_that_is_cancelled(void **state)
     store_s3.close(s);
 }
 
+/* One part is refused, another one waits for an answer: nobody waits for that, whether or not the
+ * caller could cancel it. */
+static void a_part_that_fails_ends_the_others(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    cleanup_fd int fd = content_fd(5, 1050000);
+    atomic_bool never = false;
+    const atomic_bool *const cancels[] = {NULL, &never};
+    for (size_t i = 0; i < ARRAY_LEN(cancels); i++) {
+        struct err e = ERR_INIT;
+        struct store_stat st;
+        struct store_put put = {.fd = fd, .len = 1050000, .cancel = cancels[i]};
+        fake_s3_fault(w->server, "PUT", "hang", 1);
+        fake_s3_fault(w->server, "PUT", "denied", 1);
+        int64_t began = clock_mono_ns();
+        assert_int_equal(store_s3.put(s, "half", &put, &st, &e), -1);
+        assert_int_equal(e.cls, ERR_DENIED);
+        assert_true(clock_mono_ns() - began < 8 * NS_PER_S); /* a silent server has 15 */
+        assert_int_equal(fake_s3_uploads(w->server), 0);
+        fake_s3_clear(w->server);
+    }
+    store_s3.close(s);
+}
+
 /* The answer to the last request of an upload is lost; the server does not know the upload when
  * asked again. */
 static void a_lost_completion_is_recognised(void **state)
@@ -422,7 +447,7 @@ int main(void)
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
-        with_fixture(a_put_that_is_cancelled),
+        with_fixture(a_put_that_is_cancelled), with_fixture(a_part_that_fails_ends_the_others),
         with_fixture(a_rename_removes_nothing_that_is_not_copied),
         with_fixture(a_rename_is_of_one_version), with_fixture(a_rename_removes_what_it_copied),
         with_fixture(a_removal_is_of_one_version), cmocka_unit_test(part_sizes)};
