@@ -193,10 +193,11 @@ struct s3_reading {
     /* of this attempt: its headers were looked at; there were more bytes than asked for */
     bool checked, overflow;
     struct err refusal; /* what they say against it */
-    /* it is all of the object, which is asked for without a range: then servers tell the checksum
-     */
+    /* it is all of the object, which is asked for without a range: then servers tell the checksum;
+     * what is left of it once an answer has broken off is asked for with one */
     bool whole;
-    char sum[2][S3_SUM_TEXT + 1]; /* as they told it, of CRC32C and CRC64NVME; "": they did not */
+    /* of the whole, as they told it, of CRC32C and CRC64NVME; "": they did not */
+    char sum[2][S3_SUM_TEXT + 1];
 };
 
 static const enum s3_sum read_sums[] = {S3_SUM_CRC32C, S3_SUM_CRC64NVME};
@@ -289,7 +290,8 @@ static int reading_check(void *user, const struct http_resp *resp)
     if (rd->whole && (resp->status != 200 || total != rd->len))
         return store_err(&rd->refusal, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, rd->what,
             ": the object has changed (it has %" PRIu64 " bytes, had %zu)", total, rd->len);
-    note_sums(rd, resp);
+    if (rd->whole)
+        note_sums(rd, resp);
     if (partial && total < rd->off + rd->len)
         return store_err(&rd->refusal, ERR_INVALID, EINVAL, REASON_STORE_ERROR, rd->what,
             ": read up to %" PRIu64 ", but the object ends at %" PRIu64, rd->off + rd->len, total);
@@ -380,7 +382,7 @@ static bool sums_hold(const struct s3_reading *rd, const void *data)
 {
     for (size_t i = 0; i < ARRAY_LEN(read_sums); i++) {
         char text[S3_SUM_TEXT];
-        if (!rd->whole || !*rd->sum[i])
+        if (!*rd->sum[i])
             continue;
         s3_sum_text(read_sums[i], s3_sum_add(read_sums[i], 0, data, rd->len), text);
         if (strcmp(text, rd->sum[i]) != 0)

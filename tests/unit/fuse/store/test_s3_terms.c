@@ -121,6 +121,25 @@ static void damage_on_the_way(void **state)
     assert_int_equal(e.cls, ERR_CONFLICT);
 }
 
+/* The rest of a file whose answer broke off comes without a checksum: the first one's holds for
+ * all. */
+static void damage_after_a_break(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *buf = xmalloc(LEN);
+    struct sink_memory memory = {buf, LEN};
+    mount_option(w->m, "checksum", "CRC32C");
+    reopen(w);
+    fake_s3_sums(w->server, true);
+    fake_s3_fault(w->server, "GET", "truncated", 1);
+    fake_s3_fault(w->server, "GET", "damaged", 1);
+    ok(store_stream_of(w->s, "file", "", LEN, 0, LEN, sink_to_memory, &memory, NULL, &e), &e);
+    assert_int_equal(fake_s3_faults(w->server, "truncated"), 1);
+    assert_int_equal(fake_s3_faults(w->server, "damaged"), 1);
+    assert_true(content_same(1, 0, (unsigned char *)buf, LEN));
+}
+
 static void refusals(void **state)
 {
     struct fixture *w = *state;
@@ -162,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {with_fixture(who_pays_and_who_owns),
         with_fixture(a_key_of_the_customer), with_fixture(what_is_made),
-        with_fixture(damage_on_the_way), with_fixture(refusals)};
+        with_fixture(damage_on_the_way), with_fixture(damage_after_a_break),
+        with_fixture(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
