@@ -94,6 +94,9 @@ int s3_places_open(struct s3 *s, struct err *e);
 /* At s->endpoint and nowhere else, whatever the region. */
 void s3_places_open_fixed(struct s3 *s);
 void s3_places_close(struct s3 *s);
+/* Pure: "https://host" of a checked endpoint as requests name it: in lower case and without the
+ * usual port, which libcurl leaves out of the Host header that is signed. Caller frees. */
+char *s3_origin(const char *url);
 /* The value of an option that is a server: without a path, and one that the cluster allows.
  * INVALID, DENIED (InvalidOption). */
 int s3_endpoint_check(

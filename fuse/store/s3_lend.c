@@ -39,7 +39,7 @@ static int find_sts(struct s3_lender *l, struct err *e)
     l->clear_tokens = verify && strcmp(verify, "false") == 0;
     const char *at = own ? own : endpoint && !s3_is_amazons(endpoint) ? endpoint : NULL;
     if (at)
-        l->sts_at = xstrndup(at, strlen(at) - (at[strlen(at) - 1] == '/'));
+        l->sts_at = s3_origin(at);
     else if (l->region)
         l->sts_at = xasprintf("https://sts%s.%s.amazonaws.com%s",
             fips && strcmp(fips, "true") == 0 ? "-fips" : "", l->region,
@@ -132,9 +132,8 @@ static int send_sts(struct s3_lender *l, const struct s3_role *role, struct buf 
         struct sigv4_scope scope = {.region = l->region, .service = "sts"};
         sigv4_time(clock_real_ns(), scope.time);
         sigv4_sha256(form->data, form->len, hash);
-        cleanup_free char *host = xstrdup(strstr(l->sts_at, "://") + 3);
-        const struct sigv4_pair pairs[] = {
-            {"host", host}, {"x-amz-date", scope.time}, {"x-amz-security-token", signer->token}};
+        const struct sigv4_pair pairs[] = {{"host", strstr(l->sts_at, "://") + 3},
+            {"x-amz-date", scope.time}, {"x-amz-security-token", signer->token}};
         const struct sigv4_req req = {"POST", "/", "", pairs, signer->token ? 3 : 2, hash};
         sigv4_key(signer->secret, &scope, key);
         cleanup_free char *value = sigv4_authorization(&req, &scope, signer->id, key);

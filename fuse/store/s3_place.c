@@ -51,6 +51,21 @@ static void place_free(struct s3_place *p)
     free(p);
 }
 
+char *s3_origin(const char *url)
+{
+    bool tls = strncmp(url, "https", 5) == 0;
+    const char *host = strstr(url, "://") + 3;
+    size_t n = strcspn(host, "/");
+    const char *standard = tls ? ":443" : ":80";
+    size_t plen = strlen(standard);
+    if (n > plen && strncmp(host + n - plen, standard, plen) == 0)
+        n -= plen;
+    char *origin = xasprintf("%s://%.*s", tls ? "https" : "http", (int)n, host);
+    for (char *c = origin; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    return origin;
+}
+
 /* endpoint: scheme, host and port, checked; NULL: Amazon's of the region. */
 static struct s3_place *place_new(
     const struct s3 *s, const char *endpoint, bool path_style, const char *region)
@@ -60,21 +75,12 @@ static struct s3_place *place_new(
         ? xasprintf("https://s3-accelerate%s.amazonaws.com", stack)
         : xasprintf("https://s3%s%s.%s.amazonaws.com%s", fips, stack, region,
             strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
-    const char *url = endpoint ? endpoint : amazon;
-    bool tls = strncmp(url, "https", 5) == 0;
-    const char *host = strstr(url, "://") + 3;
-    size_t n = strcspn(host, "/");
-    /* libcurl leaves the usual port out of the Host header */
-    const char *standard = tls ? ":443" : ":80";
-    size_t plen = strlen(standard);
-    if (n > plen && strncmp(host + n - plen, standard, plen) == 0)
-        n -= plen;
+    cleanup_free char *origin = s3_origin(endpoint ? endpoint : amazon);
+    const char *host = strstr(origin, "://") + 3;
     struct s3_place *p = xcalloc(1, sizeof *p);
     p->region = xstrdup(region);
-    p->host = path_style ? xstrndup(host, n) : xasprintf("%s.%.*s", s->bucket, (int)n, host);
-    for (char *c = p->host; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    p->origin = xasprintf("%s://%s", tls ? "https" : "http", p->host);
+    p->host = path_style ? xstrdup(host) : xasprintf("%s.%s", s->bucket, host);
+    p->origin = xasprintf("%.*s%s", (int)(host - origin), origin, p->host);
     p->path_prefix = path_style ? xasprintf("/%s", s->bucket) : xstrdup("");
     return p;
 }

@@ -214,6 +214,23 @@ static void amazons_other_servers(void **state)
 
 #define THREADS 8
 
+/* What is signed is what libcurl sends as Host. */
+static void origins_as_they_are_signed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *origin;
+    } cases[] = {{"https://sts.example.com:443/", "https://sts.example.com"},
+        {"https://STS.Example.com", "https://sts.example.com"},
+        {"https://sts.example.com:8443", "https://sts.example.com:8443"},
+        {"http://minio:80", "http://minio"}, {"http://minio:443/", "http://minio:443"},
+        {"https://[::1]:443", "https://[::1]"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cleanup_free char *origin = s3_origin(cases[i].url);
+        assert_string_equal(origin, cases[i].origin);
+    }
+}
+
 static void *check_often(void *user)
 {
     struct store *s = user;
@@ -253,6 +270,6 @@ int main(void)
         with_fixture(a_region_that_was_given_holds), with_fixture(a_server_that_does_not_tell),
         with_fixture(a_circle_ends), with_fixture(what_is_no_region_is_not_believed),
         cmocka_unit_test(amazons_host_follows_the_region), cmocka_unit_test(amazons_other_servers),
-        with_fixture(many_threads_find_it_at_once)};
+        cmocka_unit_test(origins_as_they_are_signed), with_fixture(many_threads_find_it_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
