@@ -3,6 +3,7 @@
 #include "fuse/cli/cli.h"
 
 #include "lib/base/log.h"
+#include "lib/base/program.h"
 
 #include <signal.h>
 #include <string.h>
