@@ -5,6 +5,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,19 @@ int cli_failed(const struct err *e)
     cli_put(stderr, words);
     fputs("\n", stderr);
     return CLI_FAILED;
+}
+
+int cli_finish(int status)
+{
+    int sys = fflush(stdout) ? errno : 0;
+    if (!sys && !ferror(stdout))
+        return status;
+    cli_end_if_closed(sys);
+    cli_end_if_unread();
+    struct err e = ERR_INIT;
+    err_sys(&e, sys ? sys : EIO, "write to stdout");
+    cli_failed(&e);
+    return status == CLI_DONE ? CLI_FAILED : status;
 }
 
 int cli_misuse(const char *fmt, ...)

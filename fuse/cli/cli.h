@@ -24,6 +24,8 @@ char *cli_words(const char *text);
 /* "millrace: TEXT" on stderr, as we were called; returns CLI_FAILED (CLI_MISUSE with cli_misuse).
  */
 int cli_failed(const struct err *e);
+/* At the end of a verb: what it printed is out, or why not is told and it has failed. */
+int cli_finish(int status);
 int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* terminal.c: text from elsewhere, for people: what a terminal would obey is a "?" */
@@ -31,6 +33,8 @@ void cli_put(FILE *out, const char *text);
 void cli_put_name(const char *name); /* on stdout; as it is, if that is no terminal */
 /* Writing to stdout has failed: where nobody reads it any more, the process ends by SIGPIPE. */
 void cli_end_if_closed(int sys);
+/* The same of what stdio could not write so far: whoever prints long lists asks now and then. */
+void cli_end_if_unread(void);
 
 /* -- verbs (verbs.c) ------------------------------------------------------------------------- */
 

@@ -29,12 +29,12 @@ static atomic_int helpers = HELPERS_MAX; /* to be had still */
 /* -- Ctrl-C ---------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted; /* the signal */
-static atomic_bool uploads_end;           /* then */
+static atomic_bool transfers_end;         /* then */
 
 static void on_interrupt(int sig)
 {
     interrupted = sig;
-    atomic_store(&uploads_end, true);
+    atomic_store(&transfers_end, true);
 }
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -51,6 +51,8 @@ void copy_catch_signals(void)
             sigaction(signals[i], &sa, NULL);
     }
 }
+
+const atomic_bool *copy_cancel(void) { return &transfers_end; }
 
 bool copy_interrupted(void) { return interrupted != 0; }
 
@@ -120,8 +122,10 @@ static void copy_pieces_run(void *user)
     uint64_t off;
     while (!atomic_load(&c->stop) && (off = atomic_fetch_add(&c->next, PIECE)) < c->st.size) {
         struct err e = ERR_INIT;
-        if ((interrupted ? err_interrupted(&e) : copy_piece(c, piece, off, &e)) == 0)
+        if (!interrupted && copy_piece(c, piece, off, &e) == 0)
             continue;
+        if (interrupted)
+            err_interrupted(&e);
         pthread_mutex_lock(&c->mu);
         if (c->first.cls == ERR_NONE)
             c->first = e;
@@ -276,7 +280,7 @@ static int copy_to_store(struct cli_place *src, const char *name, const struct s
         return err_interrupted(e);
     if (make_parents(to, path, e)
         || store_put(to, path,
-            &(struct store_put){.fd = fd, .len = st->size, .cancel = &uploads_end}, &made, e))
+            &(struct store_put){.fd = fd, .len = st->size, .cancel = &transfers_end}, &made, e))
         return interrupted ? err_interrupted(e) : -1;
     if (!src->url)
         progress_add(progress, 0, st->size);

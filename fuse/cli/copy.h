@@ -13,6 +13,7 @@
  * ends by it. */
 void copy_catch_signals(void);
 bool copy_interrupted(void);
+const atomic_bool *copy_cancel(void); /* set by that signal */
 /* Nothing that follows can be half: a signal is nobody's business any more, and one that came ends
  * the process. */
 void copy_release_signals(void);

@@ -33,6 +33,7 @@ static int cp_places(struct cli_place *src, struct cli_place *dst, bool recursiv
     bool *tree, struct progress *progress, struct err *e)
 {
     struct place_entry from;
+    src->cancel = copy_cancel();
     if (place_stat(src, &from, e) || copy_check(src, dst, from.st.is_dir, e))
         return -1;
     if (from.st.is_dir && !recursive)
@@ -214,6 +215,7 @@ static int mv_places(const struct args *a, struct cli_place *src, struct cli_pla
     struct progress *progress, struct err *e)
 {
     struct place_entry from;
+    src->cancel = copy_cancel();
     if (place_stat(src, &from, e) || copy_check(src, dst, true, e))
         return -1;
     if (src->url && !*src->at.path)

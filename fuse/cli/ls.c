@@ -108,6 +108,7 @@ static void add_json(
 static void show_entry(struct ls *l, const struct place_entry *entry, const char *path)
 {
     struct cached c = {0};
+    cli_end_if_unread();
     if (l->at->point && !entry->st.is_dir && !entry->other && (l->details || l->out.json))
         cached_ask(&l->ask, path, &c);
     if (l->out.json) {

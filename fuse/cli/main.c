@@ -26,6 +26,6 @@ int main(int argc, char **argv)
         name = "version";
     const struct verb *v = verb_find(name);
     if (v)
-        return v->run(v, argc - 1, argv + 1);
+        return cli_finish(v->run(v, argc - 1, argv + 1));
     return verb_unknown(name);
 }

@@ -129,7 +129,7 @@ int place_read(struct cli_place *p, const char *name, const struct store_stat *s
     if (p->url) {
         struct store *s = store_of(p, name, &name);
         return store_stream_of(
-            s, name, st->version, st->size, off, (size_t)len, sink, user, NULL, e);
+            s, name, st->version, st->size, off, (size_t)len, sink, user, p->cancel, e);
     }
     cleanup_free char *path = path_of(p, name);
     return local_read(path, st, off, len, sink, user, e);

@@ -15,9 +15,10 @@ struct cli_place {
     bool url;
     const struct args *args; /* borrowed */
     bool read_only;
-    struct target at;     /* of a URL: the directory above, with the last name as path */
-    struct target inside; /* of a URL that is a directory: that */
-    char *point;          /* of a path that is there: the mount of ours it is on; NULL: none */
+    struct target at;          /* of a URL: the directory above, with the last name as path */
+    struct target inside;      /* of a URL that is a directory: that */
+    const atomic_bool *cancel; /* ends reads of a URL (ECANCELED); borrowed; NULL: nothing does */
+    char *point;               /* of a path that is there: the mount of ours it is on; NULL: none */
 };
 
 /* What is there; of a path, more than a store tells. */

@@ -3,7 +3,9 @@
 #include "fuse/cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,4 +48,11 @@ void cli_end_if_closed(int sys)
         return;
     signal(SIGPIPE, SIG_DFL);
     raise(SIGPIPE);
+}
+
+void cli_end_if_unread(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (ferror(stdout) && poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)))
+        cli_end_if_closed(EPIPE);
 }

@@ -161,12 +161,34 @@ closed() # NAME VERB…
 }
 closed cat millrace cat s3://data/large "${s3[@]}"
 closed tail millrace tail --bytes 20000000 s3://data/large "${s3[@]}"
+for i in {1..3000}; do echo "put deep/with-a-name-that-fills-the-pipe/f$i 1" >&7; done
+is_deep() { millrace stat s3://data/deep/with-a-name-that-fills-the-pipe/f3000 "${s3[@]}"; }
+wait_for is_deep
+closed ls millrace ls --recursive s3://data/deep "${s3[@]}"
+closed "ls --json" millrace ls --recursive --json s3://data/deep "${s3[@]}"
+status=0
+millrace stat s3://data/large "${s3[@]}" >/dev/full 2>said || status=$?
+is "what cannot be printed is told" "1 No space left on device" "$status $(grep -o "No space left.*" said)"
 mkdir many
 quiet() { sleep 0.3; millrace cp --recursive --verbose s3://data/moved many "${s3[@]}"; }
 { quiet 2>said || echo $? >ended; } | true
 is "cp to a closed pipe ends by it" 141 "$(<ended)"
 is "cp to a closed pipe says nothing" "" "$(<said)"
 is "cp to a closed pipe leaves nothing half" "" "$(strays many)"
+
+# A server that sends nothing more: the signal is not kept waiting until that is noticed.
+echo "GET:stall:1000" >&7
+millrace cp s3://data/large local/stalled "${s3[@]}" 2>said &
+pid=$!
+is "cp from a silent server: it copies" 0 "$(wait_for sh -c "find local -name '.millrace-cp-*' | grep -q ." && echo 0)"
+sleep 1
+began=$SECONDS
+kill -TERM "$pid"
+status=0
+wait "$pid" || status=$?
+is "cp from a silent server: it ends by the signal" 143 "$status"
+is "cp from a silent server: soon" yes "$([ $((SECONDS - began)) -lt 8 ] && echo yes)"
+is "cp from a silent server: nothing half is left" "" "$(strays local; find local -name stalled)"
 exec 7>&-
 wait "$S3" || true
 echo "1..$count"
