@@ -40,6 +40,8 @@ static int web_configure(struct web *w, struct err *e)
             p, "manifest", manifest, "write a path below the URL, like lists/files.txt", e);
     if (manifest)
         w->manifest = web_manifest_new(web_url(w, manifest, false));
+    else
+        w->hub = web_hub_new(w->base);
     w->http = option_http(p, NULL, e);
     return w->http ? 0 : -1;
 }
@@ -50,6 +52,7 @@ static void web_close(void *impl)
     http_free(w->http);
     web_auth_free(w->auth);
     web_manifest_free(w->manifest);
+    web_hub_free(w->hub);
     free(w->base);
     free(w);
 }

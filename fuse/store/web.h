@@ -5,6 +5,7 @@
 #define MILLRACE_FUSE_STORE_WEB_H
 
 #include "fuse/store/impl.h"
+#include "fuse/store/web_hub.h"
 #include "lib/http/http.h"
 
 struct web {
@@ -13,6 +14,7 @@ struct web {
     char *base;                    /* URL of the root, "/" at its end */
     struct web_auth *auth;         /* for the server of base alone */
     struct web_manifest *manifest; /* the list of files; NULL: index pages are read */
+    struct web_hub *hub;           /* … or, of a repository of a hub, its tree API */
 };
 
 /* -- credentials (web_auth.c) ------------------------------------------------------------------ */
@@ -43,6 +45,7 @@ struct web_call {
     sink_fn sink;              /* as of http_req */
     int (*begin)(void *sink_user, const struct http_resp *resp);
     void *sink_user;
+    struct web_linked *linked; /* gets that; HEAD needs no more. NULL: not of a repository */
     size_t max_body;
     const char *what; /* object for error texts */
 };
@@ -66,6 +69,15 @@ void web_manifest_free(struct web_manifest *m);
 /* Tells the path of each file, as the list has them; asks for it where it is not fresh. */
 int web_manifest_each(struct web *w, struct retry *r, void (*fn)(void *user, const char *path),
     void *user, struct err *e);
+
+/* -- repositories (web_repo.c) ------------------------------------------------------------------
+ */
+
+/* One page; a cursor is the URL of the next one. fn NULL: is the directory there? */
+int web_repo_list(struct web *w, const char *dir, bool tree, char **cursor, struct retry *r,
+    store_list_fn fn, void *user, struct err *e);
+int web_repo_stat(struct web *w, const char *path, struct retry *r, struct store_stat *st,
+    int *status, struct err *e);
 
 /* -- operations (web_list.c, web_read.c) --------------------------------------------------------
  */

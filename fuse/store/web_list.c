@@ -287,6 +287,18 @@ static int open_first(struct web *w, struct names_below *l, struct err *e)
     return 0;
 }
 
+/* Of a whole tree, its files alone. */
+struct files_only {
+    store_list_fn fn;
+    void *user;
+};
+
+static int relay_file(void *user, const struct store_entry *entry)
+{
+    const struct files_only *f = user;
+    return entry->st.is_dir ? 0 : f->fn(f->user, entry);
+}
+
 static int web_list_page(struct web *w, const char *dir, bool tree, char **cursor, store_list_fn fn,
     void *user, struct err *e)
 {
@@ -294,6 +306,9 @@ static int web_list_page(struct web *w, const char *dir, bool tree, char **curso
     struct names_below l = {.prefix = prefix};
     struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     int rc = 0;
+    if (w->hub)
+        return web_repo_list(w, dir, tree, cursor, &r, tree ? relay_file : fn,
+            tree ? &(struct files_only){fn, user} : user, e);
     if (*cursor)
         parse_cursor(*cursor, &l);
     else
@@ -338,6 +353,9 @@ int web_check(void *impl, struct err *e)
     struct names_below l = {.prefix = ""};
     struct retry r = RETRY_INIT(MIN(w->params.deadline_ns, CHECK_NS), NULL);
     r.max_attempts = 2; /* the caller wants to know how it is now, not to wait until it is better */
+    cleanup_free char *cursor = NULL;
+    if (w->hub)
+        return web_repo_list(w, "", false, &cursor, &r, NULL, NULL, e);
     int rc = read_names(w, "", false, &r, &l, e);
     drop_names(&l);
     return rc;

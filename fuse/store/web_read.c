@@ -124,7 +124,8 @@ int web_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
     struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     int status;
     if (*path)
-        return web_stat_by(w, path, &r, st, &status, e);
+        return w->hub ? web_repo_stat(w, path, &r, st, &status, e)
+                      : web_stat_by(w, path, &r, st, &status, e);
     *st = (struct store_stat){.is_dir = true};
     return 0;
 }
@@ -139,7 +140,9 @@ struct web_reading {
     uint64_t off;
     size_t len, got; /* got: bytes that the sink has */
     char version[STORE_VERSION_MAX];
+    bool hub; /* of a repository, whose server tells the version */
     /* of this attempt */
+    struct web_linked linked;
     uint64_t skip; /* bytes that come before those that are wanted */
     bool checked, stopped, measured;
     struct err refusal;
@@ -177,7 +180,12 @@ static int web_begin(void *user, const struct http_resp *resp)
     rd->checked = true;
     rd->measured = partial || (resp->status == 200 && length_of(resp, &total));
     rd->skip = partial ? 0 : from;
-    web_version(resp, total, now);
+    if (rd->hub && !*rd->linked.version)
+        web_hub_note(resp, &rd->linked);
+    if (rd->hub)
+        memcpy(now, rd->linked.version, sizeof now);
+    else
+        web_version(resp, total, now);
     if (*rd->version && !same_version(now, rd->version, rd->measured))
         return store_err(&rd->refusal, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, rd->what,
             ": the file has changed (version %s, was %s)", now, rd->version);
@@ -198,7 +206,8 @@ static int web_read_once(struct web *w, const char *url, struct web_reading *rd,
     uint64_t from = rd->off + rd->got;
     cleanup_free char *range = xasprintf(
         "Range: bytes=%" PRIu64 "-%" PRIu64, from, rd->off + rd->len - 1);
-    cleanup_free char *match = *rd->version && *rd->version != '~'
+    /* the server that has the bytes of a repository has other ETags */
+    cleanup_free char *match = !rd->hub && *rd->version && *rd->version != '~'
         ? xasprintf("If-Match: \"%s\"", rd->version)
         : NULL;
     cleanup_free char *at = NULL;
@@ -210,8 +219,10 @@ static int web_read_once(struct web *w, const char *url, struct web_reading *rd,
         .sink = web_take,
         .begin = web_begin,
         .sink_user = rd,
+        .linked = rd->hub ? &rd->linked : NULL,
         .what = rd->what};
     rd->checked = rd->stopped = false;
+    rd->linked = (struct web_linked){0};
     rd->refusal = (struct err)ERR_INIT;
     int rc = web_once(w, &c, r, &resp, &at, after_ns, e);
     if (rc && resp.status == 416)
@@ -243,7 +254,8 @@ int web_read(void *impl, const char *path, const char *version, uint64_t off, si
 {
     struct web *w = impl;
     cleanup_free char *url = web_url(w, path, false);
-    struct web_reading rd = {.what = url, .sink = sink, .user = user, .off = off, .len = len};
+    struct web_reading rd = {
+        .what = url, .sink = sink, .user = user, .off = off, .len = len, .hub = w->hub != NULL};
     snprintf(rd.version, sizeof rd.version, "%s", version);
     struct retry r = RETRY_INIT(
         w->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);

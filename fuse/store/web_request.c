@@ -125,7 +125,11 @@ static int web_ask(struct web *w, const struct web_call *c, const struct web_lin
         struct err inner = ERR_INIT;
         if (http_do(w->http, &req, resp, &inner))
             return store_err_network(w->params.url, c->what, &inner, e);
-        if (resp->status / 100 == 2 || (c->may_be_same && resp->status == 304)) {
+        if (c->linked && ours)
+            web_hub_note(resp, c->linked);
+        bool told = c->linked && *c->linked->version && strcmp(c->method, "HEAD") == 0
+            && resp->status / 100 <= 3;
+        if (told || resp->status / 100 == 2 || (c->may_be_same && resp->status == 304)) {
             *at = steal(&url);
             return 0;
         }
