@@ -13,6 +13,7 @@
 #include "operator/ctl/verdicts.h"
 #include "operator/dataset/clients.h"
 #include "operator/render/meta.h"
+#include "operator/render/read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -312,10 +313,7 @@ void attach_plan(const struct attach_observed *o, struct plan *p)
 {
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = o->cr ? dataset_parse(o->cr, o->env.defaults, &reason, &e)
-                                              : NULL;
-    if (d)
-        dataset_cap_workers(d, o->env.most_workers);
+    cleanup_dataset struct dataset *d = o->cr ? render_read(o->cr, &o->env, &reason, &e) : NULL;
     const struct clients_observed clients = {.d = d,
         .dataset = o->cr ? kube_name(o->cr)
             : o->npods   ? kube_label(o->pods[0].pod, LABEL_DATASET)

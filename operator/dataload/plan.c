@@ -13,6 +13,7 @@
 #include "operator/dataload/schedule.h"
 #include "operator/dataset/dead_node.h"
 #include "operator/render/meta.h"
+#include "operator/render/read.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -195,9 +196,8 @@ static bool has_problem(
 {
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = o->dataset
-        ? dataset_parse(o->dataset, o->env.defaults, &reason, &e)
-        : NULL;
+    cleanup_dataset struct dataset *d = o->dataset ? render_read(o->dataset, &o->env, &reason, &e)
+                                                   : NULL;
     return !may_start(o, l, d, &e, r) && r->warn;
 }
 
@@ -206,12 +206,10 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
 {
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = o->dataset
-        ? dataset_parse(o->dataset, o->env.defaults, &reason, &e)
-        : NULL;
+    cleanup_dataset struct dataset *d = o->dataset ? render_read(o->dataset, &o->env, &reason, &e)
+                                                   : NULL;
     if (!may_start(o, l, d, &e, r))
         return;
-    dataset_cap_workers(d, o->env.most_workers);
     cleanup_json json_t *paths = dataload_paths(l);
     const struct loader_words words = {paths, l->pin, l->bandwidth, dataload_run(o->cr)};
     cleanup_json json_t *pod = render_loader(d, &o->env, o->cr, &words);

@@ -7,6 +7,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
+#include "operator/render/read.h"
 #include "operator/render/volume.h"
 
 #include <stdio.h>
@@ -89,25 +90,6 @@ static bool goes_round(const struct dataset_observed *o, struct dataset_problem 
     return true;
 }
 
-/* Pods get it in one variable, of which Linux takes so much. */
-static bool too_large(
-    const struct dataset_observed *o, const struct dataset *d, struct dataset_problem *problem)
-{
-    const size_t most = ((size_t)128 << 10) - sizeof ENV_CONFIG - 1;
-    cleanup_free char *worker = render_config(
-                          d, &d->worker.tiers, o->env.keep_free, o->env.endpoints),
-                      *client = render_config(
-                          d, &d->client.tiers, o->env.keep_free, o->env.endpoints);
-    size_t n = MAX(strlen(worker), strlen(client));
-    if (n <= most)
-        return false;
-    problem->reason = "InvalidSpec";
-    snprintf(problem->message, sizeof problem->message,
-        "spec.mounts, spec.cache.rules and the cluster's defaults come to %zu KiB, and pods take %zu: give certificates by caBundle instead of options.ca-cert, write fewer mounts and rules, or shorter paths",
-        (n >> 10) + 1, most >> 10);
-    return true;
-}
-
 void dataset_plan(const struct dataset_observed *o, struct plan *p)
 {
     if (!o->cr)
@@ -118,16 +100,14 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     }
     struct dataset_problem problem = {0};
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &problem.reason, &e);
-    if (d)
-        dataset_cap_workers(d, o->env.most_workers);
+    cleanup_dataset struct dataset *d = render_read(o->cr, &o->env, &problem.reason, &e);
     struct dataset_eval v;
     dataset_evaluate(o, d, &v);
     if (!d) {
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {
         problem.reason = NULL;
-        if (!too_large(o, d, &problem) && !goes_round(o, &problem)
+        if (!goes_round(o, &problem)
             && !name_taken(o, o->pvc, "PersistentVolumeClaim",
                 "give the Dataset another name, or delete the claim, and what is in it with it",
                 &problem)
