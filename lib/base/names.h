@@ -73,9 +73,9 @@
 #define DATASET_NAME_MAX 46
 /* Dataset UID; the PVC is called like the Dataset */
 #define NAME_PV_FMT         "millrace-%s"
-#define NAME_KEY_FMT        "millrace-key-%s" /* Secret; uid of the Dataset */
-#define NAME_MASTER_KEY     "millrace-key"    /* Secret, in the operator's namespace */
-#define NAME_WORKER_POD_FMT "%s-cache-%d"     /* Dataset name, index; also its hostname */
+#define NAME_KEY_FMT        "millrace-key-%s-%s" /* Secret; uid of the Dataset, name of the key */
+#define NAME_MASTER_KEY     "millrace-key"       /* Secret, in the operator's namespace */
+#define NAME_WORKER_POD_FMT "%s-cache-%d"        /* Dataset name, index; also its hostname */
 /* headless; worker i is <pod>.<service>.<namespace>.svc */
 #define NAME_WORKER_SERVICE_FMT "%s-cache"
 #define NAME_CLIENT_POD_FMT     "%s-client-%08x" /* Dataset name, low 32 bits of hash64(node name) */

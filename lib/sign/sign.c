@@ -99,6 +99,15 @@ void sign_key_derive(const struct sign_key *master, const char *of, struct sign_
     OPENSSL_cleanse(mac, sizeof mac);
 }
 
+void sign_key_name(const struct sign_key *key, char out[SIGN_NAME_LEN])
+{
+    struct sign_key derived;
+    char text[SIGN_HEX + 1];
+    sign_key_derive(key, "name", &derived);
+    sign_key_text(&derived, text);
+    snprintf(out, SIGN_NAME_LEN, "%.*s", SIGN_NAME_LEN - 1, text);
+}
+
 static bool request_mac(const struct sign_key *key, const struct sign_ask *ask, const char *time,
     char out[SIGN_HEX + 1])
 {

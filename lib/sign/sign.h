@@ -36,6 +36,9 @@ void sign_key_text(const struct sign_key *key, char out[SIGN_HEX + 1]);
 /* The key of what is called so, for who has the master: the same for ever, and tells nothing of the
  * others. */
 void sign_key_derive(const struct sign_key *master, const char *of, struct sign_key *out);
+/* What tells it from other keys, and nothing of it. */
+#define SIGN_NAME_LEN 11 /* with NUL */
+void sign_key_name(const struct sign_key *key, char out[SIGN_NAME_LEN]);
 void sign_key_wipe(struct sign_key *key);
 
 /* What is asked for. query and range: NULL or "" for none. */

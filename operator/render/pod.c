@@ -199,7 +199,7 @@ static json_t *base_pod(
         render_identity_volume(d, volumes, mounts);
     render_info_volume(volumes, mounts);
     if (env->master) {
-        render_key_volume(d, volumes, mounts);
+        render_key_volume(d, env->master, volumes, mounts);
         /* before the paths of a loader */
         json_array_insert_new(s->command, 1, json_string("--cache-key-file=" RENDER_KEY_FILE));
     }

@@ -247,13 +247,20 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
     }
 }
 
+static char *key_secret(const struct dataset *d, const struct sign_key *key)
+{
+    char name[SIGN_NAME_LEN];
+    sign_key_name(key, name);
+    return xasprintf(NAME_KEY_FMT, d->uid, name);
+}
+
 json_t *render_key(const struct dataset *d, const struct sign_key *master)
 {
     struct sign_key key;
     char text[SIGN_HEX + 1];
-    cleanup_free char *name = xasprintf(NAME_KEY_FMT, d->uid);
-    json_t *secret = render_object(&kube_secrets, d->ns, name, d->name, d->uid, NULL);
     sign_key_derive(master, d->uid, &key);
+    cleanup_free char *name = key_secret(d, &key);
+    json_t *secret = render_object(&kube_secrets, d->ns, name, d->name, d->uid, NULL);
     sign_key_text(&key, text);
     render_owner(secret, &kube_datasets, d->cr);
     json_object_set_new(secret, "type", json_string("Opaque"));
@@ -274,9 +281,13 @@ void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *vo
             "{s:s, s:s, s:b}", "name", "identity", "mountPath", POD_IDENTITY_DIR, "readOnly", 1));
 }
 
-void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
+void render_key_volume(
+    const struct dataset *d, const struct sign_key *master, json_t *volumes, json_t *volume_mounts)
 {
-    cleanup_free char *name = xasprintf(NAME_KEY_FMT, d->uid);
+    struct sign_key key;
+    sign_key_derive(master, d->uid, &key);
+    cleanup_free char *name = key_secret(d, &key);
+    sign_key_wipe(&key);
     json_array_append_new(volumes,
         json_pack("{s:s, s:{s:s, s:i}}", "name", "cache-key", "secret", "secretName", name,
             "defaultMode", 0444));

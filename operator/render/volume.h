@@ -32,13 +32,15 @@ char *render_config(const struct dataset *d, const struct dataset_tiers *tiers,
 /* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, ConfigMaps, and
  * the claims of pvc:// mounts. */
 void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
-/* The Secret of a Dataset's key: who has it may ask its cache workers. It is called by the uid, so
- * that it is never that of the Dataset before, and is not changed. */
+/* The Secret of a Dataset's key: who has it may ask its cache workers. It is not changed: its name
+ * has the uid, so that it is never that of the Dataset before, and the key's own, so that pods with
+ * that of another master are outdated. */
 json_t *render_key(const struct dataset *d, const struct sign_key *master);
 /* A token of the Dataset's service account, renewed by kubelet. */
 void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
 #define RENDER_TOKEN_FILE POD_IDENTITY_DIR "/token"
-void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
+void render_key_volume(
+    const struct dataset *d, const struct sign_key *master, json_t *volumes, json_t *volume_mounts);
 #define RENDER_KEY_FILE POD_KEY_DIR "/key"
 /* What may change while the pod runs: how many workers there are. */
 void render_info_volume(json_t *volumes, json_t *volume_mounts);

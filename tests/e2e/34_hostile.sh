@@ -196,7 +196,8 @@ sum=$(sha256sum <"$WORK/bytes")
 expect 60 "the reader reads the same" has_text "${sum%% *}" n exec reader -- sha256sum /mnt/fuse/bytes
 n get --raw "/api/v1/namespaces/$NS/pods/data-cache-0:9400/proxy/status" | jq -e '.reads.storeBytes == 3000000' >/dev/null || fail "the bytes did not come by the worker"
 uid=$(n get dataset data -o jsonpath='{.metadata.uid}')
-key=$(n get secret "millrace-key-$uid" -o jsonpath='{.data.key}' | base64 -d)
+secret=$(n get secrets -o name | grep "secret/millrace-key-$uid-")
+key=$(n get "$secret" -o jsonpath='{.data.key}' | base64 -d)
 [ "${#key}" = 64 ] || fail "the Dataset has no key: $key"
 k -n "$SYSTEM" logs -l millrace.dev/component=operator --tail=-1 >"$WORK/operator.log"
 grep -qF "millrace-key-$uid" "$WORK/operator.log" || fail "the log does not show what is planned"

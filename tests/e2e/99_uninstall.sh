@@ -41,6 +41,16 @@ reader bash -euxc "$typed"
 helm history "$RELEASE" -n "$SYSTEM" -o json | jq -e --arg was "Rollback to $revision" 'last.description == $was' >/dev/null ||
     fail "not the revision $revision that was there: $typed: $(helm history "$RELEASE" -n "$SYSTEM")"
 
+step "installed again: the same key, of which those of the Datasets are made, so their pods stay and are believed"
+key() { k -n "$SYSTEM" get secret millrace-key -o 'jsonpath={.data.key}'; }
+pods() { n get pods -l millrace.dev/component=worker -o 'jsonpath={.items[*].metadata.uid}'; }
+was="$(key) $(pods)"
+helm uninstall "$RELEASE" -n "$SYSTEM" --no-hooks --wait --timeout 2m >/dev/null
+helm install "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --set logLevel=debug --wait --timeout 2m >/dev/null
+expect 60 "the Dataset is Ready" has_text "True" ready_message data
+[ "$(key) $(pods)" = "$was" ] || fail "another key, or other pods: $(n get pods)"
+! has_text "another key" ready_message data || fail "the worker is not believed: $(ready_message data)"
+
 step "what the page says"
 reader ln -s "$ROOT/crds" .
 reader bash -euxc "$(page_block docs/install/uninstall.md 1)"

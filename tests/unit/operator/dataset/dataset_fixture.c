@@ -123,6 +123,16 @@ bool dx_exists(const struct kube_res *res, const char *key)
     return o != NULL;
 }
 
+bool dx_has_key(void)
+{
+    struct sign_key key;
+    char name[SIGN_NAME_LEN];
+    sign_key_derive(&master, UID, &key);
+    sign_key_name(&key, name);
+    cleanup_free char *secret = xasprintf("team/" NAME_KEY_FMT, UID, name);
+    return dx_exists(&kube_secrets, secret);
+}
+
 bool dx_field_is(const struct kube_res *res, const char *key, const char *path, const char *want)
 {
     cleanup_json json_t *o = fake_api_get(dx_api, res, key);

@@ -32,6 +32,7 @@ bool dx_sign(int who, enum dx_signs how);
 void dx_set_status(const struct kube_res *res, const char *key, const char *json);
 void dx_pod_runs(const char *key, const char *ip, bool ready);
 bool dx_exists(const struct kube_res *res, const char *key);
+bool dx_has_key(void); /* is the Secret of its key there? */
 bool dx_field_is(const struct kube_res *res, const char *key, const char *path, const char *want);
 bool dx_dataset_says(const char *type, const char *status, const char *reason);
 /* team/mnist with one worker */

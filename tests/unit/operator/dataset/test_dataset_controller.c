@@ -169,7 +169,7 @@ static void test_no_secret(void **state)
     fake_api_remove(dx_api, &kube_volumeattachments, "csi-n4");
     dx_attach("n4");
     eventually(dx_exists(&kube_pods, client));
-    assert_true(dx_exists(&kube_secrets, "team/millrace-key-" UID));
+    assert_true(dx_has_key());
     fake_api_remove(dx_api, &kube_volumeattachments, "csi-n4");
     eventually(!dx_exists(&kube_pods, client));
 }
