@@ -131,6 +131,14 @@ static bool matches_expression(const json_t *node, const json_t *x, bool field)
     return strcmp(op, "Gt") == 0 ? is > than : strcmp(op, "Lt") == 0 && is < than;
 }
 
+bool demand_is_selected(const json_t *node, const json_t *expressions)
+{
+    for (size_t i = 0; i < json_array_size(expressions); i++)
+        if (!matches_expression(node, json_array_get(expressions, i), false))
+            return false;
+    return true;
+}
+
 static bool matches_term(const json_t *node, const json_t *term)
 {
     static const char *const parts[] = {"matchExpressions", "matchFields"};

@@ -12,6 +12,8 @@
 bool demand_is_gpu(const char *resource, const json_t *patterns);
 /* Of a pod's spec; the caller owns it. NULL: it asks for no GPU. */
 json_t *demand_of(const json_t *spec, const json_t *patterns);
+/* matchExpressions; NULL: every node has them */
+bool demand_is_selected(const json_t *node, const json_t *expressions);
 bool demand_is_tolerated(const json_t *taints, const json_t *tolerations);
 /* node: as of gpu_nodes_of(). Its GPUs may be taken by others: that is not known. */
 bool demand_fits(const json_t *demand, const json_t *node);

@@ -62,7 +62,8 @@ void places_take(const struct dataset_observed *o, const struct dataset_eval *v,
         return;
     size_t first = place_first(v->d->uid, n);
     json_array_foreach ((json_t *)o->gpu_nodes, i, node)
-        if (demand_is_tolerated(jget_arr(node, "taints"), v->d->worker.tolerations))
+        if (demand_is_selected(node, o->env.plugin_nodes)
+            && demand_is_tolerated(jget_arr(node, "taints"), v->d->worker.tolerations))
             s->v[s->n++] = (struct place){jget_str(node, "name", ""), awaited_by(o, node), 0,
                 i >= first ? i - first : i + n - first};
     mark_jobs(o, s);

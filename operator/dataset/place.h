@@ -12,7 +12,7 @@ enum place_use {
     PLACE_AWAITED, /* it has what pods ask for that will use the Dataset */
     PLACE_USED,    /* pods there use it */
 };
-/* A node with GPUs whose taints the workers tolerate. Borrowed. */
+/* A node with GPUs and the node plugin, whose taints the workers tolerate. Borrowed. */
 struct place {
     const char *node;
     enum place_use use;

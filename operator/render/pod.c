@@ -237,21 +237,24 @@ bool render_same(const json_t *desired, const json_t *pod)
         == 0;
 }
 
-/* Nodes that have no node plugin, as its DaemonSet says: its pods cannot mount their volume there.
+/* Nodes that have no node plugin, as its DaemonSet says: pods cannot mount their volume there.
  */
-static json_t *possible_nodes(void)
+static json_t *possible_nodes(const json_t *plugin_nodes)
 {
-    return json_pack("[{s:s, s:s, s:[s]}, {s:s, s:s, s:[s, s]}, {s:s, s:s, s:[s]}]", "key",
+    json_t *all = json_pack("[{s:s, s:s, s:[s]}, {s:s, s:s, s:[s, s]}, {s:s, s:s, s:[s]}]", "key",
         "kubernetes.io/os", "operator", "In", "values", "linux", "key",
         "eks.amazonaws.com/compute-type", "operator", "NotIn", "values", "fargate", "hybrid", "key",
         "type", "operator", "NotIn", "values", "virtual-kubelet");
+    json_array_extend(all, (json_t *)plugin_nodes);
+    return all;
 }
 
-/* Where users want it, of the nodes where it can be: the affinity, for more to be added. */
-static json_t *place(json_t *pod, const struct dataset_component *user)
+/* Where users want it, of the nodes where it can be: the affinity, for more to be added.
+ * plugin_nodes: NULL for a pod without a volume of ours. */
+static json_t *place(json_t *pod, const struct dataset_component *user, const json_t *plugin_nodes)
 {
     json_t *required = user->node_selector ? json_deep_copy(user->node_selector) : json_object();
-    cleanup_json json_t *possible = possible_nodes();
+    cleanup_json json_t *possible = possible_nodes(plugin_nodes);
     placement_narrow(required, possible);
     if (json_array_size(user->tolerations))
         json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(user->tolerations));
@@ -314,7 +317,7 @@ json_t *render_worker(const struct dataset *d, const struct render_env *env, int
     render_owner(pod, &kube_datasets, d->cr);
     json_object_set_new(spec_of(pod), "hostname", json_string(name));
     json_object_set_new(spec_of(pod), "subdomain", json_string(service));
-    json_t *affinity = place(pod, &d->worker);
+    json_t *affinity = place(pod, &d->worker, env->plugin_nodes);
     json_object_set_new(affinity, "podAntiAffinity", apart(d));
     json_object_set_new(spec_of(pod), "affinity", affinity);
     stamp(pod);
@@ -387,7 +390,7 @@ static void add_path_word(json_t *command, const char *before, const char *path)
 /* The last step of a pod that loads: its place, and its hash. */
 static json_t *placed_loader(json_t *pod, const struct dataset *d)
 {
-    json_object_set_new(spec_of(pod), "affinity", place(pod, &d->loader));
+    json_object_set_new(spec_of(pod), "affinity", place(pod, &d->loader, NULL));
     stamp(pod);
     return pod;
 }

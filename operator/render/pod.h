@@ -34,6 +34,8 @@ struct render_env {
     bool openshift;          /* the namespace says which user a pod runs as */
     /* names of resources that are GPUs, with '*'; NULL: those that are known */
     const json_t *gpu_resources;
+    /* matchExpressions of the nodes that the node plugin is for, beside those of all; NULL: none */
+    const json_t *plugin_nodes;
     int most_workers; /* of dataset_cap_workers(); 0: any number */
 };
 

@@ -158,6 +158,14 @@ without defaults.options.s3.endpoint=https://minio.example 2
 without defaults.options.s3.url=https://minio.example 2
 without defaults.options.gs.endpoint=https://minio.example 2
 
+nodes="python3 -c 'import json, sys, yaml; print(json.dumps(next(json.loads(o[\"data\"][\"config.json\"]).get(\"pluginNodes\") for o in yaml.safe_load_all(open(sys.argv[1])) if o and o[\"kind\"] == \"ConfigMap\")))' $work/rendered.yaml"
+rendered "cache workers may be on all nodes, as the plugin is" null "$nodes"
+rendered "cache workers are where the plugin is" '[{"key": "pool", "operator": "In", "values": ["gpu"]}]' "$nodes" --set csi.nodeSelector.pool=gpu
+rendered "cache workers are where one of its DaemonSets is" '[{"key": "pool", "operator": "In", "values": ["gpu", "nvme"]}]' "$nodes" \
+    --set csi.nodeSelector.pool=gpu,csi.cacheDir=/mnt/a,csi.cacheDirs[0].path=/mnt/b,csi.cacheDirs[0].nodeSelector.pool=nvme
+rendered "the key stays with the Datasets" 1 "sed -n '/^kind: Secret/,/^---/p' $work/rendered.yaml | grep -c 'resource-policy: keep'"
+rendered "the key goes with the kinds" 0 "sed -n '/^kind: Secret/,/^---/p' $work/rendered.yaml | grep -c 'resource-policy: keep'" --set crds.keep=false
+
 # What is filled into a Dataset that says nothing is held to the limits, too.
 refused "limits.replicas is 0, and a Dataset that says nothing has 1 cache worker: set" --set limits.replicas=0
 refused "limits.replicas is 3, and a Dataset that says nothing has 4 cache workers: set" --set limits.replicas=3,defaults.cache.replicas=4

@@ -12,6 +12,14 @@
 {{- with .Values.defaults }}{{ $_ := set $c "defaults" . }}{{ end }}
 {{- with .Values.operator.gpuResources }}{{ $_ := set $c "gpuResources" . }}{{ end }}
 {{- with .Values.limits.endpoints }}{{ $_ := set $c "endpoints" . }}{{ end }}
+{{- /* As csi.yaml has them: csi.cacheDirs may have another value of the same label. */ -}}
+{{- $nodes := list }}
+{{- range $key, $value := .Values.csi.nodeSelector }}
+{{- $values := list $value }}
+{{- range $.Values.csi.cacheDirs }}{{ $values = append $values (dig $key $value .nodeSelector) }}{{ end }}
+{{- $nodes = append $nodes (dict "key" $key "operator" "In" "values" ($values | uniq)) }}
+{{- end }}
+{{- with $nodes }}{{ $_ := set $c "pluginNodes" . }}{{ end }}
 {{- $limits := dict }}
 {{- if not (kindIs "invalid" .Values.limits.replicas) }}{{ $_ := set $limits "replicas" (int64 .Values.limits.replicas) }}{{ end }}
 {{- with .Values.limits.tierQuota }}{{ $_ := set $limits "tierQuota" (kindIs "string" . | ternary . (printf "%d" (int64 (kindIs "string" . | ternary 0 .)))) }}{{ end }}
