@@ -110,7 +110,7 @@ static void set_last_progress(struct dataload_outcome *r, const json_t *terminat
 
 static void evaluate_complete(const struct cache_pod *m, struct dataload_outcome *r)
 {
-    const json_t *ended = jget(m->pod, "status.containerStatuses[0].state.terminated");
+    const json_t *ended = jget(cache_pod_container(m->pod), "state.terminated");
     r->phase = DATALOAD_COMPLETE;
     set_reason(r, "Loaded");
     set_last_progress(r, ended);
@@ -255,7 +255,7 @@ static void evaluate_final(const json_t *ended, bool by_schedule, struct dataloa
 static void evaluate_loader(const struct dataload_observed *o, const struct cache_pod *m,
     struct dataload_outcome *r, struct plan *p)
 {
-    const json_t *c = jget(m->pod, "status.containerStatuses[0]");
+    const json_t *c = cache_pod_container(m->pod);
     struct cache_pod_health v;
     cache_pod_evaluate(m, NULL, o->now_ns, &v);
     *r = pending("Starting", false);

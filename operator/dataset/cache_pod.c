@@ -134,10 +134,21 @@ static void crashed(struct cache_pod_health *v, const json_t *pod, const json_t 
     cut_whole(v->message, sizeof v->message);
 }
 
+const json_t *cache_pod_container(const json_t *pod)
+{
+    const json_t *all = jget_arr(pod, "status.containerStatuses");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *c = json_array_get(all, i);
+        if (strcmp(jget_str(c, "name", CONTAINER_MAIN), CONTAINER_MAIN) == 0)
+            return c;
+    }
+    return NULL;
+}
+
 /* Evaluates what Kubernetes knows of the container. false: nothing is wrong with it. */
 static bool evaluate_container(const json_t *pod, struct cache_pod_health *v)
 {
-    const json_t *c = jget(pod, "status.containerStatuses[0]");
+    const json_t *c = cache_pod_container(pod);
     const json_t *waiting = jget(c, "state.waiting"), *ended = jget(c, "state.terminated"),
                  *last = jget(c, "lastState.terminated");
     const char *reason = jget_str(waiting, "reason", ""),
@@ -213,7 +224,7 @@ static void evaluate_starting(
     if (!slow)
         return;
     v->slow = true;
-    if (!jget(pod, "status.containerStatuses[0].state.running"))
+    if (!jget(cache_pod_container(pod), "state.running"))
         set_problem(v, "PodNotStarted",
             "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (is the millrace-csi pod of that node running?)",
             kube_name(pod), *v->node ? v->node : "(none yet)", kube_namespace(pod), kube_name(pod));

@@ -53,6 +53,9 @@ void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int6
 
 /* The last line of text that is not empty, cut to cap: the end of a log, or of a termination
  * message. */
+/* What kubelet says of our container, whichever others a webhook has put beside it; NULL: nothing
+ * yet. */
+const json_t *cache_pod_container(const json_t *pod);
 const char *cache_pod_last_line(const char *text, char *out, size_t cap);
 /* Adds a counter of a report to *sum. Reports are not trusted: negative numbers count nothing,
  * and the sum never overflows. */

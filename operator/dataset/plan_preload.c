@@ -83,8 +83,7 @@ static bool workers_serve(
 static int64_t container_began(const json_t *pod)
 {
     int64_t ns = 0;
-    clock_parse_rfc3339(
-        jget_str(pod, "status.containerStatuses[0].state.running.startedAt", ""), &ns);
+    clock_parse_rfc3339(jget_str(cache_pod_container(pod), "state.running.startedAt", ""), &ns);
     return ns;
 }
 

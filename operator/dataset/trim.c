@@ -59,7 +59,7 @@ void dataset_trim_pod(json_t *pod)
                              *const container[] = {"image", "resources"},
                              *const status[] = {"phase", "reason", "message", "podIP", "startTime",
                                  "conditions", "containerStatuses"},
-                             *const ran[] = {"restartCount", "state", "lastState"};
+                             *const ran[] = {"name", "restartCount", "state", "lastState"};
     json_t *s = part(pod, "spec"), *t = part(pod, "status");
     trim_meta(pod);
     TRIM_TO(s, spec);

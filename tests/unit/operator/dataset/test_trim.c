@@ -58,7 +58,7 @@ static void of_a_pod_its_health_is_kept(void **state)
         "\"status\":{\"phase\":\"Running\",\"reason\":\"r\",\"message\":\"m\",\"podIP\":\"10.0.0.1\",\"startTime\":\"2026-01-01T00:00:01Z\",\"conditions\":["
         "{\"type\":\"Ready\",\"status\":\"False\",\"lastTransitionTime\":\"2026-01-01T00:00:02Z\"},"
         "{\"type\":\"PodScheduled\",\"status\":\"False\",\"message\":\"no room\"}],"
-        "\"containerStatuses\":[{\"restartCount\":2,\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
+        "\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":2,\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
         "\"lastState\":{\"terminated\":{\"exitCode\":1,\"message\":\"why\"}}}]}}");
 }
 
