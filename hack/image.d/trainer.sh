@@ -4,7 +4,7 @@
 # inputs: hack/image.d/trainer.txt examples/mnist/train.py
 # Rebuilt only when one of its sources changes; Python's packages are kept in the cache between builds.
 
-TRAINER_DEBS=(python3.11 python3-distutils python3-lib2to3 libstdc++6 busybox-static)
+TRAINER_DEBS=(python3.11 python3-distutils python3-lib2to3 libstdc++6 busybox-static tar gzip python3-pkg-resources python3-cryptography)
 
 # TensorFlow installed into a directory, without what training never opens, its byte code compiled.
 trainer_site() # DIRECTORY
@@ -27,12 +27,14 @@ image_trainer() # OUT.tar
     debian_rootfs "$root" "${TRAINER_DEBS[@]}"
     rm -rf "$root"/usr/share/{doc,man,locale,lintian,i18n} "$root"/usr/lib/x86_64-linux-gnu/gconv
     ln -sf python3.11 "$root/usr/bin/python3"
-    mkdir -p "$root/usr/local/lib/python3.11" "$root"/{app,tmp,proc,sys,dev,etc}
+    mkdir -p "$root"/usr/local/{bin,lib/python3.11} "$root"/{app,tmp,proc,sys,dev,etc}
     chmod 1777 "$root/tmp"
     cp -a --reflink=auto "$site" "$root/usr/local/lib/python3.11/dist-packages"
     cp "$ROOT/examples/mnist/train.py" "$root/app/"
     printf 'root:x:0:0:root:/:/bin/sh\n' >"$root/etc/passwd"
     ln -sf busybox "$root/bin/sh"
+    printf '#!/usr/bin/python3\nfrom tensorboard.main import run_main\nrun_main()\n' >"$root/usr/local/bin/tensorboard"
+    chmod 755 "$root/usr/local/bin/tensorboard"
     # Compiled once here, or else every process compiles it in memory; hash-based, since the image has no useful times.
     chroot "$root" /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
         /usr/lib/python3.11 /usr/local/lib/python3.11
