@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a ResNet on a folder of images, a process a GPU; torchrun starts it (job.yaml). Needs torch and torchvision.
 
-    torchrun --nproc-per-node=2 train.py --data /data/train --out /out --epochs 2
+    torchrun --nproc_per_node=2 train.py --data /data/train --out /out --epochs 2
 """
 import argparse
 import os
