@@ -122,7 +122,7 @@ may_repeat() # NAME LOG
     [ -z "$repeating$only_once" ] && [ ${#to_repeat[@]} -lt "$AGAIN_AT_MOST" ] || return 1
     case $1 in
     e2e/00_install) return 1 ;;
-    unit/* | tsan/* | integration/* | e2e/*) ;;
+    unit/* | tsan/* | integration/* | e2e/* | programs/*) ;;
     *) return 1 ;;
     esac
     ! grep -qaE '(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: ' "$2"
