@@ -136,7 +136,7 @@ int adopt_file(struct files *fs, unsigned mount, const char *name, const struct 
     sidecar_set_mount(&now, &c->conf->mounts[mount]);
     *now.why = '\0';
     if (mount_root(c, mount, &dir, e) || adopt_dirs(c, &dir, path, mount, &leaf, e)
-        || sidecar_write(note_file, &now, false, e)
+        || sidecar_write(note_file, &now, now.asked, e)
         || adopt_inode(c, dir, leaf, mount, note, st, &n, e))
         return -1;
     stage_name_format(&(struct stage_name){inodes_epoch(c->inodes), n.ino, n.generation}, staged);

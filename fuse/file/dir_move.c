@@ -48,14 +48,23 @@ static int journal_note(
     return sidecar_write(file, &note, true, e);
 }
 
+/* The names of its notes are on the disk before the store is told anything: after a power cut, one
+ * of before would undo what is half deleted. */
+static int journal_sync(const struct dir_move *m, struct err *e)
+{
+    cleanup_free char *dir = journal_dir(m->fs);
+    return file_sync_dir(dir, e);
+}
+
 /* "to" first: without a "from" there is no journal. */
 static int journal_begin(const struct dir_move *m, struct err *e)
 {
     cleanup_free char *dir = journal_dir(m->fs);
-    if (file_mkdirs(dir, 0700, e))
-        return -1;
-    return journal_note(m, TO, m->to, COPYING, e) || journal_note(m, FROM, m->from, COPYING, e) ? -1
-                                                                                                : 0;
+    return file_mkdirs(dir, 0700, e) || file_sync_dir(files_config(m->fs)->stage_dir, e)
+            || journal_note(m, TO, m->to, COPYING, e) || journal_note(m, FROM, m->from, COPYING, e)
+            || journal_sync(m, e)
+        ? -1
+        : 0;
 }
 
 static void journal_end(const struct dir_move *m)
@@ -168,8 +177,9 @@ int dir_move_copy(struct dir_move *m, struct err *e)
     if (journal_begin(m, e))
         return -1;
     if (gather_moved(m, e) == 0 && each("copies", m->n, DIR_MOVE_AT_ONCE, copy_moved, m, e) == 0
-        && journal_note(m, FROM, m->from, DELETING, e) == 0)
+        && journal_note(m, FROM, m->from, DELETING, e) == 0 && journal_sync(m, e) == 0)
         return 0;
+    journal_note(m, FROM, m->from, COPYING, &none); /* it may say otherwise by now */
     if (purge_copied(m, true, &none) == 0)
         journal_end(m);
     else

@@ -16,12 +16,6 @@
 
 char *kept_dir(const char *stage_dir) { return path_join(stage_dir, "kept"); }
 
-static int sync_dir(const char *dir)
-{
-    cleanup_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -1 : fsync(fd);
-}
-
 int kept_add(const char *stage_dir, const char *name, const struct sidecar *note, struct err *e)
 {
     struct err full = ERR_INIT;
@@ -45,7 +39,7 @@ int kept_add(const char *stage_dir, const char *name, const struct sidecar *note
         return err_sys(e, errnum, "keep %s", from);
     }
     unlink(from_note);
-    return sync_dir(dir) || sync_dir(stage_dir) ? err_sys(e, errno, "keep %s", to) : 0;
+    return file_sync_dir(dir, e) || file_sync_dir(stage_dir, e) ? -1 : 0;
 }
 
 void kept_return(const char *stage_dir, const char *name)

@@ -108,7 +108,8 @@ int stage_write_sidecar(struct file *f, struct err *e)
     for (;;) {
         if (atomic_load(&f->note_old)) /* what was asked for has been saved */
             note.asked = false;
-        if (stage_write_note(f, &note, false, e))
+        /* one that says what was asked for is on the disk: what takes its place must be, too */
+        if (stage_write_note(f, &note, note.asked, e))
             return -1;
         atomic_store(&f->note_old, false);
         /* it may have been renamed between our look and our writing, and its note with it */

@@ -78,6 +78,12 @@ int file_mkdirs(const char *path, mode_t mode, struct err *e)
     }
 }
 
+int file_sync_dir(const char *dir, struct err *e)
+{
+    cleanup_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) ? err_sys(e, errno, "sync %s", dir) : 0;
+}
+
 char *path_join(const char *dir, const char *name)
 {
     size_t n = strlen(dir);

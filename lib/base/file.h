@@ -15,6 +15,8 @@ char *file_read(const char *path, size_t max, size_t *len, struct err *e);
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 /* like mkdir -p; an existing directory is fine */
 int file_mkdirs(const char *path, mode_t mode, struct err *e);
+/* What was renamed, made or removed in it stays so after a power cut. */
+int file_sync_dir(const char *dir, struct err *e);
 /* like rm -rf, of any depth; absent is fine. Whoever may write in the tree, and changes it
  * meanwhile, cannot lead it elsewhere: no link is followed, no other mount entered. */
 int file_remove_tree(const char *path, struct err *e);

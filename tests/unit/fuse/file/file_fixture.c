@@ -443,6 +443,16 @@ char *fx_sidecar(struct fx *x, uint64_t ino)
     return xasprintf("%d\n%s\n%s\n", sidecar_find_mount(&s, &x->conf), s.version, s.path);
 }
 
+bool fx_fd_is(int fd, const char *end)
+{
+    char self[32], path[4096];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(self, path, sizeof path - 1);
+    size_t len = strlen(end);
+    path[MAX(n, 0)] = '\0';
+    return n >= (ssize_t)len && strcmp(path + n - len, end) == 0;
+}
+
 bool fx_is_dirty(struct fx *x, uint64_t ino)
 {
     struct err e = ERR_INIT;

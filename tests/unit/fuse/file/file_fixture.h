@@ -109,6 +109,7 @@ void fx_store_is(struct fx *x, const char *path, const char *text); /* NULL: not
 unsigned fx_staged(struct fx *x);
 char *fx_staging_file(struct fx *x, uint64_t ino); /* its path; caller frees */
 char *fx_sidecar(struct fx *x, uint64_t ino);
+bool fx_fd_is(int fd, const char *end); /* the path that it was opened by ends so */
 bool fx_is_dirty(struct fx *x, uint64_t ino);
 uint64_t fx_pinned(struct fx *x); /* files that are pinned */
 

@@ -277,6 +277,42 @@ static void test_rename_waits_for_uploads(void **state)
     fx_free(x);
 }
 
+static atomic_uint journal_syncs, stage_syncs; /* of directories */
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    journal_syncs += fx_fd_is(fd, "/moves");
+    stage_syncs += fx_fd_is(fd, "/stage");
+    return __real_fsync(fd);
+}
+
+/* A power cut finds the journal of what was begun in the store: of copies before the first one, of
+ * the end before anything is deleted. */
+static void test_rename_dir_journal_is_on_disk(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    put_three(x);
+    for (unsigned deleting = 0; deleting < 2; deleting++) {
+        pthread_t re;
+        struct thread_job r = {.x = x, .from = deleting ? "e" : "d", .to = deleting ? "d" : "e"};
+        r.dir = fx_ino(x, "main");
+        journal_syncs = stage_syncs = 0;
+        fake_store_hold(x->fake[0], deleting ? FAKE_REMOVE : FAKE_COPY);
+        assert_int_equal(pthread_create(&re, NULL, rename_thread, &r), 0);
+        fake_store_wait_held(x->fake[0]);
+        assert_int_equal(stage_syncs, 1);
+        assert_int_equal(journal_syncs, 1 + deleting);
+        fake_store_go(x->fake[0]);
+        pthread_join(re, NULL);
+        assert_int_equal(r.rc, 0);
+    }
+    three_are_in(x, "d", "e");
+    fx_free(x);
+}
+
 struct maker {
     struct fx *x;
     struct progress_things things;
@@ -293,7 +329,6 @@ static void *maker_thread(void *arg)
     progress_here(&m->things);
     progress_of(m->dir, m->dir);
     assert_int_equal(files_mkdir(m->x->files, &w, &n, &e), 0);
-    progress_here(NULL);
     m->done = true;
     return NULL;
 }
@@ -456,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_rename_waits_for_uploads),
         cmocka_unit_test(test_rename_dir_left_over),
         cmocka_unit_test(test_rename_dir_waits_for_another),
+        cmocka_unit_test(test_rename_dir_journal_is_on_disk),
         cmocka_unit_test(test_rename_dir_beside_a_writer),
         cmocka_unit_test(test_rename_dir_at_once),
         cmocka_unit_test(test_rename_dir_by_parts_over_anothers),
