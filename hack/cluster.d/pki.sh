@@ -79,11 +79,12 @@ rotate_pki() # trust | use | forget
     cd "$RUN/pki" || exit
     exec 2>>openssl.log
     case $1 in
-    trust) # both are believed
+    trust) # both are believed; of those that an unfinished change has left, the one that signs
         new_authority next-
-        cp ca.crt former-ca.crt
+        openssl x509 -in ca.crt -out former-ca.crt
+        openssl pkey -in sa.key -pubout -out former-sa.pub
         cat former-ca.crt next-ca.crt >ca.crt
-        cat next-sa.pub >>sa.pub
+        cat former-sa.pub next-sa.pub >sa.pub
         ;;
     use) # the next one signs
         cat next-ca.crt former-ca.crt >ca.crt
@@ -94,7 +95,7 @@ rotate_pki() # trust | use | forget
     forget) # and is the only one
         mv next-ca.crt ca.crt
         mv next-sa.pub sa.pub
-        rm former-ca.crt next-ca.key next-sa.key
+        rm former-ca.crt former-sa.pub next-ca.key next-sa.key
         ;;
     esac
     new_kubeconfigs
