@@ -55,6 +55,13 @@ static void rot_all(off_t at)
     assert_int_equal(rotted, 1);
 }
 
+static int64_t mtime_of(int fd)
+{
+    struct stat st;
+    assert_int_equal(fstat(fd, &st), 0);
+    return clock_of_timespec(st.st_mtim);
+}
+
 static bool is_right(int fd)
 {
     char *all = malloc(SIZE);
@@ -75,12 +82,14 @@ static void test_under_a_reader_who_does_not_ask(void **state)
     assert_true(fd >= 0 && is_right(fd));
     eventually(stats(c).scrubbed_bytes >= SIZE);
     assert_int_equal(stats(c).rotten_blocks, 0);
+    int64_t mtime = mtime_of(fd);
     for (int i = 0; i < 4; i++) { /* in each block */
         rot_all(i * (off_t)MIB + 5);
         eventually(is_right(fd));
     }
     eventually(stats(c).rotten_blocks >= 4);
     assert_int_equal(stats(c).corrupt_blocks, stats(c).rotten_blocks);
+    eventually(mtime_of(fd) == mtime); /* or all of it would be doubted after a restart */
     assert_true(cache_complete(f));
     assert_int_equal(stats(c).used_bytes, 3 * MIB + 4096);
     close(fd);

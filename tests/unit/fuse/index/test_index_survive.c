@@ -251,6 +251,27 @@ static void test_epoch(void **state)
     inodes_close(ix, true);
 }
 
+/* What is not in the store yet is found by its notes, which tell what a power cut has left of it:
+ * the next mount does not believe an index that was closed with some. */
+static void test_closed_with_dirty_files(void **state)
+{
+    (void)state;
+    struct store_stat st = file_stat(1, "v");
+    bool fresh;
+    struct inodes *ix = open_index(1, false, &fresh);
+    uint64_t ino = put(ix, INODE_ROOT, "file", &st, 1, INODES_NEW);
+    inodes_set(ix, ino, 0, NULL, INODE_DIRTY, 0);
+    inodes_close(ix, true);
+    ix = open_index(1, false, &fresh);
+    assert_true(fresh);
+    ino = put(ix, INODE_ROOT, "file", &st, 1, INODES_NEW);
+    inodes_set(ix, ino, 0, NULL, INODE_DIRTY, 0);
+    inodes_set(ix, ino, 0, NULL, 0, INODE_DIRTY); /* uploaded */
+    inodes_close(ix, true);
+    inodes_close(open_index(1, false, &fresh), true);
+    assert_false(fresh);
+}
+
 /* That of a newer release, after a roll-back: a mount that is to go on is told why it cannot, and
  * the file is as it was, for a roll forward; a new mount makes its own. */
 static void test_newer(void **state)
@@ -357,6 +378,7 @@ int main(void)
         cmocka_unit_test_setup(test_random, setup),
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_epoch, setup),
+        cmocka_unit_test_setup(test_closed_with_dirty_files, setup),
         cmocka_unit_test_setup(test_newer, setup),
         cmocka_unit_test_setup(test_distrust, setup),
     };

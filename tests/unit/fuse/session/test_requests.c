@@ -7,14 +7,18 @@
 #include "lib/base/progress.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#define AFTER_NS (400 * NS_PER_MS)
-#define INO      5
+#define AFTER_NS         (400 * NS_PER_MS)
+#define STOPPED_AFTER_NS (3 * NS_PER_S)
+#define INO              5
 
 static _Atomic unsigned stuck;
 
@@ -72,8 +76,39 @@ static void test_long(void **state)
     close(kernel[1]);
 }
 
+/* A process with a request under way is stopped for longer than a request may take, as by a frozen
+ * control group: that time is nobody's. */
+static void test_stopped(void **state)
+{
+    (void)state;
+    int tell[2], status = -1;
+    char c = 'r';
+    assert_int_equal(pipe(tell), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct err e = ERR_INIT;
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        struct requests *r = requests_start(null, STOPPED_AFTER_NS, on_stuck, NULL, &e);
+        requests_join(r);
+        begin(FUSE_READ, 1);
+        if (write(tell[1], &c, 1) != 1)
+            _exit(2);
+        for (int i = 0; i < 20; i++) /* it is stopped in here, and looked at after that */
+            clock_sleep_ns(50 * NS_PER_MS);
+        _exit(requests_end(1) ? 0 : 1);
+    }
+    assert_int_equal(read(tell[0], &c, 1), 1);
+    kill(child, SIGSTOP);
+    clock_sleep_ns(STOPPED_AFTER_NS + NS_PER_S);
+    kill(child, SIGCONT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(tell[0]);
+    close(tell[1]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_long)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_long), cmocka_unit_test(test_stopped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
