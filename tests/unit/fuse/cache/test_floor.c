@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much room a disk may give until what is to stay free is reached: bytes, and files. */
-#include "tests/lib/unit.h"
+#include "tests/unit/fuse/cache/cache_unit.h"
 
-#include "fuse/cache/cache.h"
-
-#include <errno.h>
+#include <stdatomic.h>
 #include <sys/statvfs.h>
 
 static struct statvfs disk;
@@ -34,7 +32,6 @@ static void set_disk(uint64_t bytes, uint64_t free_bytes, uint64_t files, uint64
 static void test_room(void **state)
 {
     (void)state;
-    enum { MIB = 1 << 20 };
     set_disk(UINT64_C(4000) * MIB, UINT64_C(1000) * MIB, 0, 0); /* as btrfs: no count of files */
     assert_int_equal(cache_disk_room("/", 100), INT64_C(600) * MIB);
     assert_int_equal(cache_disk_room("/", 300), INT64_C(-200) * MIB);
@@ -49,8 +46,38 @@ static void test_room(void **state)
     disk_errno = 0;
 }
 
+static void count(void *user) { ++*(atomic_uint *)user; }
+
+/* The cache asks for as much as was configured, in percent. */
+static void test_kept_free(void **state)
+{
+    (void)state;
+    struct conf_tier tier = {CONF_SSD, 64 * MIB};
+    struct cache_conf conf = {.dir = dir,
+        .tiers = &tier,
+        .ntiers = 1,
+        .buffer_budget = 64 << 20,
+        .fetch_threads = 2,
+        .keep_free = 10,
+        .source = {fake_fetch, &fake}};
+    struct err e = ERR_INIT;
+    atomic_uint told = 0;
+    set_disk(UINT64_C(4000) * MIB, UINT64_C(440) * MIB, 0, 0); /* 11 % */
+    struct cache *c = cache_new(&conf, &e);
+    assert_non_null(c);
+    cache_on_short(c, count, &told);
+    cache_want_room(c);
+    clock_sleep_ns(300 * NS_PER_MS);
+    assert_int_equal(told, 0);
+    set_disk(UINT64_C(4000) * MIB, UINT64_C(360) * MIB, 0, 0); /* 9 % */
+    cache_want_room(c);
+    eventually(told > 0);
+    cache_free(c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_room)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_room),
+        cmocka_unit_test_setup_teardown(test_kept_free, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
