@@ -311,6 +311,24 @@ static void slow_pipeliners_make_room(void **state)
     serve_stop(s);
 }
 
+/* A head that comes byte by byte has as long as one that comes at once and stops. */
+static void slow_heads_end(void **state)
+{
+    (void)state;
+    struct http_server *s = start((struct serve_conf){.idle_ns = 60 * NS_PER_S});
+    int fd = dial(s);
+    char c;
+    int64_t began = clock_mono_ns();
+    say(fd, "GET / HTTP/1.1\r\nX: ");
+    do
+        clock_sleep_ns(200 * NS_PER_MS);
+    while (send(fd, "x", 1, MSG_NOSIGNAL) == 1 && recv(fd, &c, 1, MSG_DONTWAIT) < 0
+        && clock_mono_ns() - began < 30 * NS_PER_S);
+    assert_true(clock_mono_ns() - began < 20 * NS_PER_S);
+    close(fd);
+    serve_stop(s);
+}
+
 static void idle_timeout(void **state)
 {
     (void)state;
@@ -408,8 +426,8 @@ int main(void)
         cmocka_unit_test(files_go_out_whole_or_break),
         cmocka_unit_test(a_reader_that_goes_away_kills_nobody),
         cmocka_unit_test(idle_connections_make_room), cmocka_unit_test(promised_bodies_make_room),
-        cmocka_unit_test(slow_pipeliners_make_room), cmocka_unit_test(idle_timeout),
-        cmocka_unit_test(stop_waits_for_handlers), cmocka_unit_test(many_clients),
-        cmocka_unit_test(addresses)};
+        cmocka_unit_test(slow_pipeliners_make_room), cmocka_unit_test(slow_heads_end),
+        cmocka_unit_test(idle_timeout), cmocka_unit_test(stop_waits_for_handlers),
+        cmocka_unit_test(many_clients), cmocka_unit_test(addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
