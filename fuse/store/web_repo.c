@@ -72,8 +72,11 @@ int web_repo_stat(struct web *w, const char *path, struct retry *r, struct store
     if (rc == 0 || e->cls != ERR_NOTFOUND)
         return rc;
     struct err none = ERR_INIT;
-    if (web_repo_list(w, path, false, &cursor, r, NULL, NULL, &none))
+    if (web_repo_list(w, path, false, &cursor, r, NULL, NULL, &none)) {
+        if (none.cls != ERR_NOTFOUND) /* it may be a directory, for all that is known */
+            *e = none;
         return -1;
+    }
     *st = (struct store_stat){.is_dir = true};
     return 0;
 }

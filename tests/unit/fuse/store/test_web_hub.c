@@ -103,7 +103,7 @@ struct hub_site {
     char dir[64]; /* secrets */
     struct mount *m;
     struct store *s;
-    atomic_bool changed, astray;
+    atomic_bool changed, astray, closed;
     atomic_int seen, heads; /* credentials that far got; HEAD of files */
 };
 
@@ -116,6 +116,8 @@ static void on_tree(void *user, const struct serve_req *req, struct serve_resp *
     if (!serve_header(req, "authorization", value, sizeof value)
         || strcmp(value, "Bearer hf_token") != 0)
         resp->status = 401;
+    else if (atomic_load(&w->closed))
+        resp->status = 403;
     else if (strstr(req->path, "/main/sub"))
         buf_addf(&resp->body,
             "[{\"type\":\"file\",\"oid\":\"" SHA1 "\",\"size\":5,\"path\":\"sub/small\"}]");
@@ -260,6 +262,18 @@ static void files_have_the_versions_of_the_listing(void **state)
     assert_int_equal(e.cls, ERR_NOTFOUND);
 }
 
+/* A listing that is refused says nothing of what there is. */
+static void a_directory_that_cannot_be_asked_for(void **state)
+{
+    struct hub_site *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    atomic_store(&w->closed, true);
+    assert_int_equal(store_stat_path(w->s, "sub", &st, &e), -1);
+    assert_int_equal(e.cls, ERR_DENIED);
+    assert_int_equal(err_errno(&e), EACCES);
+}
+
 static void a_file_that_was_replaced(void **state)
 {
     struct hub_site *w = *state;
@@ -278,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(urls), cmocka_unit_test(next_pages),
         cmocka_unit_test(pages), with_hub(it_is_listed_in_pages),
         with_hub(a_page_elsewhere_is_not_asked_for),
-        with_hub(files_have_the_versions_of_the_listing), with_hub(a_file_that_was_replaced)};
+        with_hub(files_have_the_versions_of_the_listing),
+        with_hub(a_directory_that_cannot_be_asked_for), with_hub(a_file_that_was_replaced)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
