@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PUNCH (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
@@ -29,15 +30,39 @@ static int allocate_on_disk(int fd, int mode, uint64_t off, uint64_t len)
 }
 
 /* tmpfs and others know no FALLOC_FL_ZERO_RANGE: a hole that is filled again is the same. */
-static int allocate_staged(int fd, int mode, uint64_t off, uint64_t len)
+static int zero_on_disk(int fd, uint64_t off, uint64_t len)
 {
-    int rc = allocate_on_disk(fd, mode, off, len);
-    if (rc == 0 || errno != EOPNOTSUPP || !(mode & FALLOC_FL_ZERO_RANGE))
+    int rc = allocate_on_disk(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, off, len);
+    if (rc == 0 || errno != EOPNOTSUPP)
         return rc;
     return allocate_on_disk(fd, PUNCH, off, len)
-            || allocate_on_disk(fd, mode & FALLOC_FL_KEEP_SIZE, off, len)
+            || allocate_on_disk(fd, FALLOC_FL_KEEP_SIZE, off, len)
         ? -1
         : 0;
+}
+
+static int grow_on_disk(int fd, uint64_t end)
+{
+    struct stat now;
+    if (fstat(fd, &now))
+        return -1;
+    return (uint64_t)now.st_size < end ? ftruncate(fd, (off_t)end) : 0;
+}
+
+/* The room comes first, and the size apart from it: a disk that has no more may have made the file
+ * longer before it says so. *zeroed: content may have changed, whatever is returned. */
+static int allocate_staged(int fd, int mode, uint64_t off, uint64_t len, bool *zeroed)
+{
+    *zeroed = false;
+    if (mode != PUNCH && allocate_on_disk(fd, FALLOC_FL_KEEP_SIZE, off, len))
+        return -1;
+    if (mode == PUNCH || mode & FALLOC_FL_ZERO_RANGE) {
+        int rc = mode == PUNCH ? allocate_on_disk(fd, PUNCH, off, len) : zero_on_disk(fd, off, len);
+        *zeroed = rc == 0 || errno != EOPNOTSUPP;
+        if (rc)
+            return rc;
+    }
+    return mode & FALLOC_FL_KEEP_SIZE ? 0 : grow_on_disk(fd, off + len);
 }
 
 /* The disk would give what is to be left free on it. */
@@ -53,10 +78,14 @@ int file_allocate(struct file *f, int mode, uint64_t off, uint64_t len, struct e
     uint64_t more = mode == PUNCH ? 0 : len;
     if (!mode_is_known(mode))
         return err_sys(e, EOPNOTSUPP, "fallocate with mode %#x", (unsigned)mode);
-    if (need_room(f, more, e) || stage_change(f, more, e))
+    bool zeroed;
+    if (need_room(f, more, e) || stage_change_alone(f, more, e))
         return -1;
-    int rc = allocate_staged(f->stage_fd, mode, off, len), errnum = errno;
-    stage_changed(f, rc == 0 && !(mode & FALLOC_FL_KEEP_SIZE) ? off + len : 0);
+    int rc = allocate_staged(f->stage_fd, mode, off, len, &zeroed), errnum = errno;
+    if (rc && !zeroed)
+        stage_unchanged(f);
+    else
+        stage_changed(f, rc == 0 && !(mode & FALLOC_FL_KEEP_SIZE) ? off + len : 0);
     return rc ? stage_error(e, errnum, "allocate room for a staged file") : 0;
 }
 

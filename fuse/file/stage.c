@@ -391,6 +391,31 @@ void stage_changed(struct file *f, uint64_t end)
     pthread_rwlock_unlock(&f->data_lock);
 }
 
+/* f->data_lock is held exclusively on success. */
+static int stage_lock_alone(struct file *f, uint64_t keep, struct err *e)
+{
+    pthread_rwlock_wrlock(&f->data_lock);
+    if (stage_begin(f, keep, e) == 0 && stage_set_dirty(f, e) == 0)
+        return 0;
+    pthread_rwlock_unlock(&f->data_lock);
+    return -1;
+}
+
+int stage_change_alone(struct file *f, uint64_t bytes, struct err *e)
+{
+    return stage_take_room(f, bytes, e) || stage_lock_alone(f, UINT64_MAX, e) ? -1 : 0;
+}
+
+void stage_unchanged(struct file *f)
+{
+    /* nobody has counted one since, and no upload has begun */
+    if (atomic_fetch_sub(&f->written, 1) - 1 == atomic_load(&f->saved)) {
+        inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
+        stage_saved(f, true);
+    }
+    pthread_rwlock_unlock(&f->data_lock);
+}
+
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e)
 {
     if (stage_change(f, len, e))
@@ -418,17 +443,17 @@ int stage_truncate(struct file *f, uint64_t size, struct err *e)
 {
     struct inode set = {.size = size, .mtime_ns = clock_real_ns()};
     mutex_assert_held(&f->state_lock);
-    pthread_rwlock_wrlock(&f->data_lock);
-    int rc = stage_begin(f, size, e) || stage_set_dirty(f, e) ? -1 : 0;
-    if (rc == 0) {
-        if (ftruncate(f->stage_fd, (off_t)size))
-            rc = stage_error(e, errno, "truncate a staged file");
-        else
-            inodes_set(file_conf(f)->inodes, f->ino, INODES_SIZE | INODES_MTIME, &set, INODE_DIRTY,
-                INODE_ATTR);
+    if (stage_lock_alone(f, size, e))
+        return -1;
+    if (ftruncate(f->stage_fd, (off_t)size)) {
+        int errnum = errno;
+        stage_unchanged(f);
+        return stage_error(e, errnum, "truncate a staged file");
     }
+    inodes_set(
+        file_conf(f)->inodes, f->ino, INODES_SIZE | INODES_MTIME, &set, INODE_DIRTY, INODE_ATTR);
     pthread_rwlock_unlock(&f->data_lock);
-    return rc;
+    return 0;
 }
 
 void stage_saved(struct file *f, bool all)

@@ -17,6 +17,10 @@ int stage_create(struct file *f, struct err *e);
 int stage_change(struct file *f, uint64_t bytes, struct err *e);
 /* The file has its content up to there at least; it may be longer. */
 void stage_changed(struct file *f, uint64_t end);
+/* The same as stage_change() for a change that the disk may refuse: with f->data_lock held
+ * exclusively, until stage_changed(), or stage_unchanged(): nothing has been changed. */
+int stage_change_alone(struct file *f, uint64_t bytes, struct err *e);
+void stage_unchanged(struct file *f);
 /* Why its content could not be changed, for the writer. */
 int stage_error(struct err *e, int errnum, const char *what);
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e);

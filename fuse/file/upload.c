@@ -259,6 +259,8 @@ static int upload(struct file *f, struct err *e)
     if (upload_begin(f, &u.counted, &u.size, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
+    if (u.counted == atomic_load(&f->saved)) /* a change was counted, and was none */
+        return 0;
     int rc = upload_check(f, &u, &damaged, e);
     if (damaged) {
         upload_damaged(f, &u, e);

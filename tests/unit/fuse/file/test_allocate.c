@@ -15,6 +15,7 @@
 
 static uint64_t free_bytes; /* 0: as it is */
 static int refused;         /* a mode that the disk does not know; 0: none */
+static int failing;         /* errno of the disk for all; 0: none */
 
 int __real_statvfs(const char *dir, struct statvfs *v);
 int __wrap_statvfs(const char *dir, struct statvfs *v);
@@ -36,6 +37,12 @@ int __wrap_fallocate(int fd, int mode, off_t off, off_t len)
 {
     if (refused && (mode & refused)) {
         errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (failing && !(mode & FALLOC_FL_KEEP_SIZE)) /* as ext4: as long as it got */
+        assert_int_equal(ftruncate(fd, off + len / 2), 0);
+    if (failing) {
+        errno = failing;
         return -1;
     }
     return __real_fallocate(fd, mode, off, len);
@@ -204,6 +211,64 @@ static void test_the_cache_gives(void **state)
     fx_free(x);
 }
 
+/* What the disk refuses changes neither the file nor its time, and is not saved. */
+static void test_the_disk_refuses(void **state)
+{
+    (void)state;
+    static const int why[] = {EOPNOTSUPP, EFBIG, ENOSPC};
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    fx_put(x, "main/a", "hello");
+    assert_int_equal(fx_open(x, "main/a", O_RDWR, &h), 0);
+    struct inode before = fx_inode(x, h.ino);
+    for (size_t i = 0; i < ARRAY_LEN(why); i++) {
+        failing = why[i];
+        assert_int_equal(allocate(x, h.ino, 0, 0, MIB), why[i]);
+        assert_int_equal(allocate(x, h.ino, FALLOC_FL_ZERO_RANGE, 0, MIB), why[i]);
+    }
+    failing = EOPNOTSUPP;
+    assert_int_equal(allocate(x, h.ino, PUNCH, 1, 2), EOPNOTSUPP);
+    failing = 0;
+    assert_false(fx_is_dirty(x, h.ino));
+    assert_int_equal(fx_inode(x, h.ino).mtime_ns, before.mtime_ns);
+    cleanup_free char *note = fx_sidecar(x, h.ino);
+    assert_null(note); /* there is nothing to be saved after a crash */
+    assert_int_equal(fx_close(x, &h), 0);
+    struct store_stat st;
+    assert_int_equal(store_stat_path(x->stores[0], "a", &st, &e), 0);
+    assert_string_equal(st.version, before.version); /* that of the first writer */
+    fx_path_is(x, "main/a", "hello");
+    fx_free(x);
+}
+
+/* … and what was written before is saved as it was. */
+static void test_the_disk_refuses_a_writer(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    fx_put(x, "main/a", "hello");
+    assert_int_equal(fx_open(x, "main/a", O_RDWR, &h), 0);
+    assert_int_equal(fx_write(x, h.ino, 0, "H"), 0);
+    failing = ENOSPC;
+    assert_int_equal(allocate(x, h.ino, 0, 0, MIB), ENOSPC);
+    failing = 0;
+    assert_true(fx_is_dirty(x, h.ino));
+    assert_int_equal(fx_close(x, &h), 0);
+    assert_false(fx_is_dirty(x, h.ino));
+    fx_store_is(x, "main/a", "Hello");
+    assert_int_equal(fx_open(x, "main/a", O_RDWR, &h), 0);
+    failing = EFBIG; /* and what is written after it */
+    assert_int_equal(allocate(x, h.ino, 0, 0, MIB), EFBIG);
+    failing = 0;
+    assert_int_equal(fx_write(x, h.ino, 4, "O"), 0);
+    assert_true(fx_is_dirty(x, h.ino));
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/a", "HellO");
+    fx_free(x);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -225,6 +290,8 @@ int main(void)
         cmocka_unit_test(test_seek),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_the_cache_gives),
+        cmocka_unit_test(test_the_disk_refuses),
+        cmocka_unit_test(test_the_disk_refuses_a_writer),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("allocate", tests, NULL, NULL);
