@@ -82,8 +82,8 @@ void cache_on_short(struct cache *c, void (*fn)(void *user), void *user);
 /* Bytes that may be written to the disk of a directory until so many thousandths of it are left
  * (and half of that of its inodes); negative: so many are missing. INT64_MAX: it does not tell. */
 int64_t cache_disk_room(const char *dir, unsigned permille);
-/* Bytes of its disks that it gives back to writers as they come to need them. */
-uint64_t cache_gives(struct cache *c);
+/* Bytes that it gives back to writers as they come to need them, on the disk of that directory. */
+uint64_t cache_gives(struct cache *c, const char *dir);
 /* A writer waits for room on a disk of the cache: looks at it now, and gives back what it can. */
 void cache_want_room(struct cache *c);
 /* A directory is used by one program at a time: CONFLICT if another holds it. */

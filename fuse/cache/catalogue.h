@@ -151,6 +151,7 @@ bool catalogue_is_low(struct catalogue *cat, int tier); /* above its low mark: e
  * more than it may have now. */
 void catalogue_limit(struct catalogue *cat, int tier, int64_t room);
 uint64_t catalogue_room(struct catalogue *cat, int tier); /* pages of its quota that are not used */
+uint64_t catalogue_gives(struct catalogue *cat, int tier); /* pages that are there and may leave */
 /* Can it have so many more pages now, if all leaves that may? Not for what is pinned, or open and
  * complete. */
 bool catalogue_can_have(struct catalogue *cat, int tier, uint64_t pages);

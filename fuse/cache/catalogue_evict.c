@@ -87,6 +87,14 @@ uint64_t catalogue_room(struct catalogue *cat, int tier)
     return room;
 }
 
+uint64_t catalogue_gives(struct catalogue *cat, int tier)
+{
+    pthread_mutex_lock(&cat->mu);
+    uint64_t pages = s3f_weight(&cat->tiers[tier].queue);
+    pthread_mutex_unlock(&cat->mu);
+    return pages;
+}
+
 struct room_wanted {
     const struct catalogue *cat;
     uint64_t pages;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #define STEP_PAGES  ((INT64_C(64) << 20) / PAGE)
@@ -77,14 +78,16 @@ int64_t cache_disk_room(const char *dir, unsigned permille)
     return statvfs(dir, &v) ? INT64_MAX : room_of(&v, permille) * PAGE;
 }
 
-uint64_t cache_gives(struct cache *c)
+uint64_t cache_gives(struct cache *c, const char *dir)
 {
-    uint64_t used = 0, pinned = catalogue_stats(c->catalogue).pinned * PAGE;
+    struct stat disk, own;
+    uint64_t pages = 0;
+    if (!c->keep_free || stat(dir, &disk))
+        return 0;
     for (size_t i = 0; i < c->ntiers; i++)
-        if (c->media[i].dir)
-            used += c->media[i].quota
-                - MIN(catalogue_room(c->catalogue, (int)i) * PAGE, c->media[i].quota);
-    return used - MIN(used, pinned);
+        if (c->media[i].dir && stat(c->media[i].dir, &own) == 0 && own.st_dev == disk.st_dev)
+            pages += catalogue_gives(c->catalogue, (int)i);
+    return pages * PAGE;
 }
 
 void cache_want_room(struct cache *c) { task_wake(&c->maintenance); }

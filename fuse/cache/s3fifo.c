@@ -147,6 +147,11 @@ void s3f_weigh(struct s3f *p, uint32_t id, uint32_t weight)
     u->weight = weight;
 }
 
+uint64_t s3f_weight(const struct s3f *p)
+{
+    return p->lists[S3F_SMALL].weight + p->lists[S3F_MAIN].weight;
+}
+
 void s3f_touch(struct s3f *p, uint32_t id, unsigned hits)
 {
     struct s3f_unit *u = at(p, id);

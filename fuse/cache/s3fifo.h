@@ -57,6 +57,7 @@ void s3f_touch(struct s3f *p, uint32_t id, unsigned hits);
 uint32_t s3f_victim(struct s3f *p);
 void s3f_evicted(struct s3f *p, uint32_t id, uint64_t key);
 void s3f_skip(struct s3f *p, uint32_t id);
+uint64_t s3f_weight(const struct s3f *p); /* of all units */
 /* Is there a unit for which fn says so? Those that go first are asked first. */
 bool s3f_any(const struct s3f *p, bool (*fn)(void *user, uint32_t id), void *user);
 void s3f_remember(struct s3f *p, uint64_t key); /* as if a unit of that key had just been evicted */

@@ -23,7 +23,7 @@ uint64_t stage_room_left(struct files *fs)
 {
     const struct files_conf *c = files_config(fs);
     /* with what the cache leaves of the disk kept free by both, once */
-    int64_t room = room_now(fs), gives = (int64_t)cache_gives(c->cache);
+    int64_t room = room_now(fs), gives = (int64_t)cache_gives(c->cache, c->stage_dir);
     if (room == INT64_MAX) /* the disk does not tell */
         return UINT64_MAX;
     return (uint64_t)MAX(room + gives, 0);

@@ -7,6 +7,7 @@
 #include "fuse/file/stage_room.h"
 
 #include <linux/falloc.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 
 static uint64_t free_bytes; /* 0: as it is */
 static int refused;         /* a mode that the disk does not know; 0: none */
+static bool apart;          /* the cache is on another disk than what is staged */
 static int failing;         /* errno of the disk for all; 0: none */
 
 int __real_statvfs(const char *dir, struct statvfs *v);
@@ -28,6 +30,16 @@ int __wrap_statvfs(const char *dir, struct statvfs *v)
             .f_bavail = free_bytes / 4096,
             .f_files = 1000,
             .f_favail = 1000};
+    return rc;
+}
+
+int __real_stat(const char *path, struct stat *st);
+int __wrap_stat(const char *path, struct stat *st);
+int __wrap_stat(const char *path, struct stat *st)
+{
+    int rc = __real_stat(path, st);
+    if (apart && strstr(path, "/ssd"))
+        st->st_dev++;
     return rc;
 }
 
@@ -201,7 +213,16 @@ static void test_the_cache_gives(void **state)
     assert_int_equal(fx_open(x, "main/a", O_RDONLY, &h), 0);
     fx_is(x, h.ino, text);
     assert_int_equal(stage_room_left(x->files), 101 * MIB);
+    apart = true;
+    assert_int_equal(stage_room_left(x->files), 100 * MIB);
+    apart = false;
     struct err e = ERR_INIT;
+    /* a pin of what is still to come takes nothing from it */
+    struct cache_key key = {0, "to come", "1", 5 * MIB};
+    struct cache_file *pinned = cache_pin(x->cache, &key, 0, 5 * MIB, &e);
+    assert_non_null(pinned);
+    assert_int_equal(stage_room_left(x->files), 101 * MIB);
+    cache_close(pinned);
     struct file *f = files_get(x->files, h.ino, &e);
     assert_int_equal(file_pin(f, 0, MIB, &e), 0);
     files_put(f);
@@ -269,6 +290,19 @@ static void test_the_disk_refuses_a_writer(void **state)
     fx_free(x);
 }
 
+/* A cache that keeps no room free gives nothing back. */
+static void test_the_cache_gives_nothing(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    fx_put(x, "main/a", "hello");
+    fx_fill(x, "main/a");
+    free_bytes = 100 * MIB;
+    assert_int_equal(stage_room_left(x->files), 100 * MIB);
+    free_bytes = 0;
+    fx_free(x);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -290,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_seek),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_the_cache_gives),
+        cmocka_unit_test(test_the_cache_gives_nothing),
         cmocka_unit_test(test_the_disk_refuses),
         cmocka_unit_test(test_the_disk_refuses_a_writer),
         cmocka_unit_test(test_refused),
