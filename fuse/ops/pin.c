@@ -5,6 +5,7 @@
 #include "fuse/ops/fs.h"
 #include "fuse/session/loop.h"
 #include "lib/base/mem.h"
+#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <string.h>
@@ -83,6 +84,8 @@ int pin_do(struct fs *fs, uint64_t *ino, bool dir, struct pin_msg *m, struct err
                 : inodes_get(fs->inodes, *ino, &n) ? err_sys(e, ESTALE, "inode")
                                                    : 0)
             return -1;
+        /* whoever else fetches the file marks that, not the directory */
+        progress_of(*ino, n.ino);
         *ino = n.ino;
         if (pin_file(fs, &n, m, e))
             return -1;

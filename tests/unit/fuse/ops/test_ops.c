@@ -2,6 +2,8 @@
 /* What requests are answered, op by op. */
 #include "tests/unit/fuse/ops/ops_fixture.h"
 
+#include "lib/base/progress.h"
+
 #include <stddef.h>
 
 /* -- the table -------------------------------------------------------------------------------- */
@@ -437,6 +439,28 @@ static void test_ioctl(void **state)
     kernel_free(k);
 }
 
+/* Of a name in a directory: it gets on while anybody fetches the file. */
+static void test_ioctl_gets_on(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    uint64_t dir = root_of(k, "main"), ino = look_up(k, dir, "a");
+    struct pin_msg m = {.op = PIN_LOAD, .len = 5, .name = "a"};
+    struct fuse_ioctl_in in = {
+        .cmd = PIN_IOCTL, .flags = FUSE_IOCTL_DIR, .in_size = sizeof m, .out_size = sizeof m};
+    struct progress_things request = {0};
+    progress_here(&request);
+    progress_of(dir, dir); /* as it is when the request comes */
+    assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), 0);
+    uint64_t count = progress_count(&request);
+    progress_here(NULL);
+    progress_of(ino, ino);
+    progress_mark();
+    assert_int_equal(progress_count(&request), count + 1);
+    kernel_free(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_readdir),
         cmocka_unit_test(test_readdirplus),
         cmocka_unit_test(test_ioctl),
+        cmocka_unit_test(test_ioctl_gets_on),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }
