@@ -8,13 +8,16 @@
 #include "fuse/store/web_hub.h"
 #include "lib/http/http.h"
 
+/* What the server turned out to be, whose URL may be that of a repository. */
+enum web_layout { WEB_UNKNOWN, WEB_REPO, WEB_PAGES };
 struct web {
     struct store_params params;
     struct http *http;
-    char *base;                    /* URL of the root, "/" at its end */
-    struct web_auth *auth;         /* for the server of base alone */
-    struct web_manifest *manifest; /* the list of files; NULL: index pages are read */
-    struct web_hub *hub;           /* … or, of a repository of a hub, its tree API */
+    char *base;                     /* URL of the root, "/" at its end */
+    struct web_auth *auth;          /* for the server of base alone */
+    struct web_manifest *manifest;  /* the list of files; NULL: index pages are read */
+    struct web_hub *hub;            /* … or, if it may be a repository of a hub, its tree API */
+    _Atomic enum web_layout layout; /* where there is a hub */
 };
 
 /* -- credentials (web_auth.c) ------------------------------------------------------------------ */
@@ -78,6 +81,16 @@ int web_repo_list(struct web *w, const char *dir, bool tree, char **cursor, stru
     store_list_fn fn, void *user, struct err *e);
 int web_repo_stat(struct web *w, const char *path, struct retry *r, struct store_stat *st,
     int *status, struct err *e);
+
+/* -- what the server is (web_layout.c) ----------------------------------------------------------
+ */
+
+/* The index page of a directory; *at: its URL, caller frees. */
+int web_index_page(struct web *w, const char *dir, struct retry *r, struct http_resp *resp,
+    char **at, struct err *e);
+/* Is it a repository? What has no tree API but index pages is none; as long as neither answers,
+ * the URL is believed. */
+bool web_is_repo(struct web *w, const struct retry *r);
 
 /* -- operations (web_list.c, web_read.c) --------------------------------------------------------
  */

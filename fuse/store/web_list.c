@@ -15,9 +15,8 @@
 
 #define PAGE      128u /* entries that are told in one call */
 #define ASKERS    16u  /* of them at the same time */
-#define INDEX_MAX (32u << 20)
-#define DEPTH_MAX 64 /* of directories: links can lead in a circle */
-#define TRIES     3u /* of one file of a listing */
+#define DEPTH_MAX 64   /* of directories: links can lead in a circle */
+#define TRIES     3u   /* of one file of a listing */
 #define CHECK_NS  (8 * NS_PER_S)
 
 /* -- pages and lists -----------------------------------------------------------------------------
@@ -93,17 +92,10 @@ static void unique_names(struct names_below *l)
 static int read_index_page(
     struct web *w, const char *dir, struct retry *r, struct names_below *out, struct err *e)
 {
-    cleanup_free char *url = web_url(w, dir, true), *at = NULL;
+    cleanup_free char *at = NULL;
     cleanup_resp struct http_resp resp = {0};
-    char type[64];
-    struct web_call c = {
-        .method = "GET", .url = url, .max_body = INDEX_MAX, .listing = true, .what = url};
-    if (web_do(w, &c, r, &resp, &at, e))
+    if (web_index_page(w, dir, r, &resp, &at, e))
         return -1;
-    if (!http_header(&resp, "content-type", type, sizeof type)
-        || strncmp(type, "text/html", 9) != 0)
-        return store_err(e, ERR_INVALID, ENOTDIR, REASON_STORE_ERROR, url,
-            ": the server shows no index page for it: turn that on there, or give a list (option manifest)");
     struct page_names names = {w, out};
     const struct web_index_fns fns = {keep_link, refuse_link, &names};
     web_index_names(buf_str(&resp.body), resp.body.len, at, &fns);
@@ -306,7 +298,7 @@ static int web_list_page(struct web *w, const char *dir, bool tree, char **curso
     struct names_below l = {.prefix = prefix};
     struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     int rc = 0;
-    if (w->hub)
+    if (web_is_repo(w, &r))
         return web_repo_list(w, dir, tree, cursor, &r, tree ? relay_file : fn,
             tree ? &(struct files_only){fn, user} : user, e);
     if (*cursor)
@@ -354,7 +346,7 @@ int web_check(void *impl, struct err *e)
     struct retry r = RETRY_INIT(MIN(w->params.deadline_ns, CHECK_NS), NULL);
     r.max_attempts = 2; /* the caller wants to know how it is now, not to wait until it is better */
     cleanup_free char *cursor = NULL;
-    if (w->hub)
+    if (web_is_repo(w, &r))
         return web_repo_list(w, "", false, &cursor, &r, NULL, NULL, e);
     int rc = read_names(w, "", false, &r, &l, e);
     drop_names(&l);

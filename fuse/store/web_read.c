@@ -124,8 +124,8 @@ int web_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
     struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     int status;
     if (*path)
-        return w->hub ? web_repo_stat(w, path, &r, st, &status, e)
-                      : web_stat_by(w, path, &r, st, &status, e);
+        return web_is_repo(w, &r) ? web_repo_stat(w, path, &r, st, &status, e)
+                                  : web_stat_by(w, path, &r, st, &status, e);
     *st = (struct store_stat){.is_dir = true};
     return 0;
 }
@@ -254,11 +254,11 @@ int web_read(void *impl, const char *path, const char *version, uint64_t off, si
 {
     struct web *w = impl;
     cleanup_free char *url = web_url(w, path, false);
-    struct web_reading rd = {
-        .what = url, .sink = sink, .user = user, .off = off, .len = len, .hub = w->hub != NULL};
-    snprintf(rd.version, sizeof rd.version, "%s", version);
     struct retry r = RETRY_INIT(
         w->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
+    struct web_reading rd = {
+        .what = url, .sink = sink, .user = user, .off = off, .len = len, .hub = web_is_repo(w, &r)};
+    snprintf(rd.version, sizeof rd.version, "%s", version);
     int64_t after_ns;
     for (size_t begun; begun = rd.got, web_read_once(w, url, &rd, &r, &after_ns, e);) {
         if (!retry_again(&r, e, after_ns))

@@ -163,12 +163,24 @@ static void on_blob(void *user, const struct serve_req *req, struct serve_resp *
     buf_adds(&resp->body, "0123456789");
 }
 
+/* Of servers that have such a path by chance. */
+static void on_index(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    (void)user;
+    (void)req;
+    resp->content_type = "text/html";
+    buf_adds(&resp->body, "<a href=\"small\">1</a><a href=\"dir/\">2</a>");
+}
+
 static int hub_setup(void **state)
 {
     struct hub_site *w = xcalloc(1, sizeof *w);
     struct err e = ERR_INIT;
     const struct serve_route routes[] = {{"GET", "/api/datasets/team/images/tree/", on_tree, w},
-        {"GET", REPO "/", on_resolve, w}, {"GET", "/blob", on_blob, w}};
+        {"GET", REPO "/", on_resolve, w}, {"GET", "/blob", on_blob, w},
+        {"GET", "/a/resolve/b/small", on_resolve, w}, {"GET", "/a/resolve/b/", on_index, w},
+        {"GET", "/a/b/resolve/c/small", on_resolve, w}, {"GET", "/a/b/resolve/c/", on_index, w},
+        {"GET", "/api/models/a/b/", on_index, w}};
     const struct serve_conf conf = {
         .address = "127.0.0.1:0", .routes = routes, .nroutes = ARRAY_LEN(routes)};
     strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
@@ -274,6 +286,58 @@ static void a_directory_that_cannot_be_asked_for(void **state)
     assert_int_equal(err_errno(&e), EACCES);
 }
 
+static void lists(struct store *s, const char *want)
+{
+    cleanup_buf struct buf out = BUF_INIT(4096);
+    cleanup_free char *cursor = NULL;
+    struct err e = ERR_INIT;
+    if (store_list(s, "", &cursor, note_entry, &out, &e))
+        fail_msg("%s", e.msg);
+    assert_string_equal(buf_str(&out), want);
+}
+
+/* Not all that looks like a repository is one: what has no tree API, or pages for people where that
+ * would be, is read by its index pages, whatever is asked for first. */
+static void a_path_like_that_of_a_repository(void **state)
+{
+    struct hub_site *w = *state;
+    static const char *const paths[] = {"/a/resolve/b", "/a/b/resolve/c"};
+    for (size_t i = 0; i < 2 * ARRAY_LEN(paths); i++) {
+        struct err e = ERR_INIT;
+        struct store_stat st;
+        char data[5];
+        cleanup_free char *url = xasprintf(
+            "http://127.0.0.1:%d%s", serve_port(w->hub), paths[i / 2]);
+        struct mount *m = mount_new(url);
+        struct store *s = store_new(&(struct store_conf){.mount = &m->conf}, &e);
+        assert_non_null(s);
+        if ((i % 2 && store_check(s, &e)) || store_stat_path(s, "small", &st, &e)
+            || store_read(s, "small", st.version, 0, 5, data, NULL, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(st.size, 5);
+        assert_int_equal(*st.version, '~'); /* it has no strong ETag */
+        assert_memory_equal(data, "small", 5);
+        lists(s, "dir:d0: small:5:~5-0 ");
+        store_free(s);
+        mount_free(m);
+    }
+}
+
+/* As long as neither answers, it may still turn out to be one. */
+static void a_repository_that_is_closed_at_first(void **state)
+{
+    struct hub_site *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_buf struct buf out = BUF_INIT(4096);
+    atomic_store(&w->closed, true);
+    assert_int_equal(store_check(w->s, &e), -1);
+    assert_int_equal(e.cls, ERR_DENIED);
+    atomic_store(&w->closed, false);
+    if (store_check(w->s, &e) || list_all(w, "sub", &out, &e))
+        fail_msg("%s", e.msg);
+    assert_string_equal(buf_str(&out), "small:5:a2c0f ");
+}
+
 static void a_file_that_was_replaced(void **state)
 {
     struct hub_site *w = *state;
@@ -293,6 +357,7 @@ int main(void)
         cmocka_unit_test(pages), with_hub(it_is_listed_in_pages),
         with_hub(a_page_elsewhere_is_not_asked_for),
         with_hub(files_have_the_versions_of_the_listing),
-        with_hub(a_directory_that_cannot_be_asked_for), with_hub(a_file_that_was_replaced)};
+        with_hub(a_directory_that_cannot_be_asked_for), with_hub(a_path_like_that_of_a_repository),
+        with_hub(a_repository_that_is_closed_at_first), with_hub(a_file_that_was_replaced)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
