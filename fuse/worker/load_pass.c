@@ -335,15 +335,22 @@ static int list_target(const struct load_target *t, struct load_listing *li, str
     return 0;
 }
 
+/* A directory may be there for the mounts below it alone. */
 static int list_path(struct load *l, struct load_listing *li, struct err *e)
 {
     const char *path = li->paths[li->at].path;
     size_t n = 0;
     struct load_target *t = load_targets(l->s->conf, path, &n);
     int rc = t ? 0 : err_set(e, ERR_NOTFOUND, "no mount of the dataset holds %s", path);
-    for (size_t k = 0; k < n && rc == 0; k++)
-        if (!li->each->changing || is_changing(l, t[k].mount))
-            rc = list_target(&t[k], li, e);
+    for (size_t k = 0; k < n && rc == 0; k++) {
+        if (li->each->changing && !is_changing(l, t[k].mount))
+            continue;
+        rc = list_target(&t[k], li, e);
+        if (rc && e->cls == ERR_NOTFOUND && *t[k].dir && n > 1) {
+            err_clear(e);
+            rc = 0;
+        }
+    }
     load_targets_free(t, n);
     return rc ? err_wrap(e, "list %s", path) : 0;
 }

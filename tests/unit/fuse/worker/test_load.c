@@ -62,17 +62,18 @@ static int says_stop(void **state)
     return worker_teardown(state);
 }
 
-/* What it reports; caller frees. */
-static char *loaded(int64_t bandwidth, int want)
+/* What it reports; path: of what it loads, NULL: of all. Caller frees. */
+static char *loaded_as(const char *json, char *path, int64_t bandwidth, int want)
 {
-    cleanup_free char *json = worker_conf_json("data", 64 << 20),
-                      *file = path_join(worker_dir, "report");
+    cleanup_free char *file = path_join(worker_dir, "report");
     assert_int_equal(file_write_atomic(file, "", 0, 0644, NULL), 0);
     struct server *s = server_new(COMPONENT_LOADER, NULL, NULL);
     server_configure(s, json);
     server_start(s);
     const char *one = worker_url;
-    struct load_conf lc = {.threads = 4,
+    struct load_conf lc = {.paths = &path,
+        .npaths = path != NULL,
+        .threads = 4,
         .bandwidth = bandwidth,
         .wait_ns = 60 * NS_PER_S,
         .report = file,
@@ -82,6 +83,12 @@ static char *loaded(int64_t bandwidth, int want)
     server_stop(s);
     server_free(s);
     return file_read(file, 8192, NULL, NULL);
+}
+
+static char *loaded(int64_t bandwidth, int want)
+{
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    return loaded_as(json, NULL, bandwidth, want);
 }
 
 /* The first 20 and a count, in less than a termination message. */
@@ -135,6 +142,24 @@ static void test_bandwidth(void **state)
     assert_non_null(strstr(report, "loaded 4 files"));
 }
 
+/* The directory is there for a mount below it, and not in the store that the path is in. */
+static void test_mounts_below_what_is_not_there(void **state)
+{
+    (void)state;
+    worker_put_file("data/a", 1);
+    worker_put_file("more/b", 2);
+    worker_put_file("more/c", 3);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    const char *end = strstr(json, "}],");
+    cleanup_free char *two = xasprintf(
+        "%.*s},{\"mountPoint\":\"file://%s/more\",\"path\":\"/train/extra\"%s", (int)(end - json),
+        json, worker_dir, end);
+    char path[] = "/train", nowhere[] = "/trail";
+    cleanup_free char *report = loaded_as(two, path, 0, 0);
+    assert_non_null(strstr(report, "loaded 2 files"));
+    free(loaded_as(two, nowhere, 0, LOADER_EXIT_FINAL));
+}
+
 static void test_rate(void **state)
 {
     (void)state;
@@ -162,6 +187,7 @@ int main(void)
         T(test_failed_files),
         T(test_long_names_that_fail),
         T(test_bandwidth),
+        T(test_mounts_below_what_is_not_there),
         cmocka_unit_test(test_rate),
     };
     log_init("test", LOG_ERROR);
