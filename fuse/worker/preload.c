@@ -42,8 +42,9 @@ struct preload {
     /* l.mu guards what follows */
     bool complete;  /* the last pass found everything, and nothing is known to be missing since */
     bool verifying; /* this pass looks after another that has loaded */
-    bool counted;   /* all is what there is; otherwise as far as it is counted */
-    bool too_large; /* all does not fit into capacity */
+    /* all is what there is, or was when it was counted last; otherwise as far as it is counted */
+    bool counted;
+    bool too_large;                  /* all does not fit into capacity */
     uint64_t capacity;               /* of the workers, together */
     struct load_counts all;          /* what there is to keep: files and bytes */
     char workers[REPORT_STARTS_LEN]; /* in which workers it found everything last, "": in none */
@@ -179,7 +180,10 @@ static void count_file(
     if (c->changing)
         return;
     pthread_mutex_lock(&k->l.mu);
-    k->all = c->n;
+    /* what was known stays until there is more, or it is counted anew to the end */
+    k->counted &= c->n.files <= k->all.files && c->n.bytes <= k->all.bytes;
+    k->all.files = MAX(k->all.files, c->n.files);
+    k->all.bytes = MAX(k->all.bytes, c->n.bytes);
     k->too_large = k->capacity && c->n.bytes > k->capacity;
     k->l.enough |= k->too_large;
     pthread_mutex_unlock(&k->l.mu);
@@ -192,6 +196,13 @@ static void count_all(struct counting *c)
     c->rc = load_list(&c->k->l, kc->paths, kc->npaths, &each, &c->e);
     if (c->rc == 0 && atomic_load(&c->k->l.s->cancel))
         c->rc = err_set(&c->e, ERR_RETRY, "stopped before the end");
+    /* of paths that are not there nothing is to be kept */
+    if (c->changing || (c->rc && c->e.cls != ERR_NOTFOUND))
+        return;
+    pthread_mutex_lock(&c->k->l.mu);
+    c->k->all = c->n;
+    c->k->counted = true;
+    pthread_mutex_unlock(&c->k->l.mu);
 }
 
 static void count_thread(void *arg) { count_all(arg); }
@@ -209,15 +220,14 @@ static int set_too_large(struct preload *k, struct err *e)
         human_bytes(k->capacity, room), k->l.nurls, k->l.nurls == 1 ? "" : "s");
 }
 
-/* Counts beside the pass, so that there is a goal to see early. What was too large is counted
- * first: nothing is loaded for as long as it is. */
+/* Counts beside the pass, so that there is a goal to see early, which does not shrink while it is
+ * counted again. What was too large is counted first: nothing is loaded for as long as it is. */
 static int pass_and_count(struct preload *k, struct err *e)
 {
     struct counting c = {.k = k, .e = ERR_INIT};
     pthread_mutex_lock(&k->l.mu);
     bool count_first = k->too_large;
-    k->all = (struct load_counts){0};
-    k->counted = k->too_large = k->l.enough = false;
+    k->too_large = k->l.enough = false;
     pthread_mutex_unlock(&k->l.mu);
     if (count_first)
         count_all(&c);
@@ -228,9 +238,6 @@ static int pass_and_count(struct preload *k, struct err *e)
     int rc = load_pass(&k->l, k->conf->paths, k->conf->npaths, e);
     if (!count_first)
         task_stop(&c.task);
-    pthread_mutex_lock(&k->l.mu);
-    k->counted = c.rc == 0 || c.e.cls == ERR_NOTFOUND;
-    pthread_mutex_unlock(&k->l.mu);
     if (k->too_large)
         return set_too_large(k, e);
     if (rc == 0 && c.rc)

@@ -39,7 +39,7 @@ static void run_preloader(void *arg)
     preload_run(loader, &conf);
 }
 
-/* A worker and a preloader that can use the store; from then on its listings do this. */
+/* A worker and a preloader that can use the store; from then on its listings do this, or well. */
 static void begin(const char *fault)
 {
     s3 = fake_s3_start(0);
@@ -55,7 +55,8 @@ static void begin(const char *fault)
         assert_true(clock_mono_ns() < until);
         clock_sleep_ns(10 * NS_PER_MS);
     }
-    assert_int_equal(fake_s3_fault(s3, "GET", fault, 1000000), 0);
+    if (fault)
+        assert_int_equal(fake_s3_fault(s3, "GET", fault, 1000000), 0);
     url = worker_url;
     conf = (struct preload_conf){.paths = &all,
         .npaths = 1,
@@ -79,24 +80,29 @@ static void end(void)
     fake_s3_stop(s3);
 }
 
+static json_t *loader_says(void)
+{
+    cleanup_buf struct buf out = BUF_INIT(4096);
+    buf_adds(&out, "{");
+    pthread_mutex_lock(&loader->mu);
+    if (loader->more)
+        loader->more(loader->more_user, true, &out);
+    pthread_mutex_unlock(&loader->mu);
+    buf_adds(&out, "}");
+    json_t *j = json_parse(buf_str(&out), out.len, NULL);
+    assert_non_null(j);
+    return j;
+}
+
 /* Until it says that it is complete (reason ""), or this; its message, caller frees. */
 static char *says(const char *reason)
 {
     cleanup_free char *last = NULL;
     for (int64_t until = clock_mono_ns() + WAIT_NS; clock_mono_ns() < until;
          clock_sleep_ns(10 * NS_PER_MS)) {
-        struct buf out = BUF_INIT(4096);
-        buf_adds(&out, "{");
-        pthread_mutex_lock(&loader->mu);
-        if (loader->more)
-            loader->more(loader->more_user, true, &out);
-        pthread_mutex_unlock(&loader->mu);
-        buf_adds(&out, "}");
-        cleanup_json json_t *j = json_parse(buf_str(&out), out.len, NULL);
+        cleanup_json json_t *j = loader_says();
         free(last);
-        last = xstrdup(buf_str(&out));
-        buf_free(&out);
-        assert_non_null(j);
+        last = json_dumps(j, 0);
         if (strcmp(jget_str(j, "load.reason", ""), reason) == 0
             && jget_bool(j, "load.complete", false) == !*reason && jget(j, "load"))
             return xstrdup(jget_str(j, "load.message", ""));
@@ -144,12 +150,38 @@ static void test_denied(void **state)
     end();
 }
 
+static void has_counted(int files, int bytes)
+{
+    cleanup_json json_t *j = loader_says();
+    assert_int_equal(jget_int(j, "load.files", -1), files);
+    assert_int_equal(jget_int(j, "load.bytes", -1), bytes);
+    assert_true(jget_bool(j, "load.counted", false));
+}
+
+/* What is known of it is not forgotten while it is looked at again, or cannot be. */
+static void test_known_total(void **state)
+{
+    (void)state;
+    begin(NULL);
+    free(says(""));
+    has_counted(2, 6);
+    assert_int_equal(fake_s3_fault(s3, "GET", "denied", 1000000), 0);
+    free(says("AccessDenied"));
+    has_counted(2, 6);
+    fake_s3_put(s3, "train/c", "three", 5);
+    fake_s3_clear(s3);
+    free(says(""));
+    has_counted(3, 11);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_no_answer, worker_setup, worker_teardown),
         cmocka_unit_test_setup_teardown(test_refused_for_now, worker_setup, worker_teardown),
         cmocka_unit_test_setup_teardown(test_denied, worker_setup, worker_teardown),
+        cmocka_unit_test_setup_teardown(test_known_total, worker_setup, worker_teardown),
     };
     return cmocka_run_group_tests_name("preload_listing", tests, NULL, NULL);
 }
