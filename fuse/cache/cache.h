@@ -160,7 +160,7 @@ struct cache_file *cache_pin(
     struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e);
 bool cache_is_pinned(struct cache_file *f);
 void cache_unpin(struct cache *c, const struct cache_key *key); /* any version of the path */
-void cache_unpin_all(struct cache *c);
+uint64_t cache_unpin_all(struct cache *c);                      /* how many were pinned */
 /* Marks: evicted bytes of files that have one are counted apart. It ends with the process, and when
  * nothing is left of the file. */
 void cache_mark_loaded(struct cache_file *f, uint8_t mark); /* not 0 */

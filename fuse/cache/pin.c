@@ -84,11 +84,13 @@ void cache_unpin(struct cache *c, const struct cache_key *key)
         table_persist(c, entry);
 }
 
-void cache_unpin_all(struct cache *c)
+uint64_t cache_unpin_all(struct cache *c)
 {
+    uint64_t files = 0;
     for (uint32_t entry = 0; (entry = catalogue_unpin_next(c->catalogue, entry)) != NO_ENTRY;
-         entry++)
+         entry++, files++)
         table_persist(c, entry);
+    return files;
 }
 
 void cache_mark_loaded(struct cache_file *f, uint8_t mark)

@@ -95,7 +95,8 @@ int verb_pin(const struct verb *v, int argc, char **argv)
     return rc;
 }
 
-static int unpin_mount(const char *path)
+/* Adds to *files how many were pinned. */
+static int unpin_mount(const char *path, uint64_t *files)
 {
     struct err e = ERR_INIT;
     struct pin_msg m = {.op = PIN_CLEAR_ALL};
@@ -103,7 +104,7 @@ static int unpin_mount(const char *path)
     if (fd < 0)
         err_sys(&e, errno, "%s", path);
     else if (ioctl(fd, PIN_IOCTL, &m) == 0)
-        return CLI_DONE;
+        return *files += m.size, CLI_DONE;
     else if (errno == ENOTTY)
         err_set(&e, ERR_INVALID, PIN_NO_MOUNT, path);
     else
@@ -123,15 +124,15 @@ int verb_unpin(const struct verb *v, int argc, char **argv)
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
-    for (int i = 0; i < a.npos && all; i++)
-        if (unpin_mount(a.pos[i]))
-            return CLI_FAILED;
     struct pin_run r = {.op = PIN_CLEAR};
+    for (int i = 0; i < a.npos && all; i++)
+        if (unpin_mount(a.pos[i], &r.files))
+            return CLI_FAILED;
     if (!all && (rc = pin_start(&a, &r)) == CLI_MISUSE)
         return rc;
     if (json)
         print_sum("unpinned", &r, true);
-    else if (!all)
+    else
         printf("unpinned %" PRIu64 " files\n", r.files);
     return all ? CLI_DONE : rc;
 }

@@ -78,7 +78,7 @@ int pin_do(struct fs *fs, uint64_t *ino, bool dir, struct pin_msg *m, struct err
     loop_will_block();
     m->size = m->cached = m->state = 0;
     if (m->op == PIN_CLEAR_ALL) {
-        cache_unpin_all(cache);
+        m->size = cache_unpin_all(cache);
     } else {
         if (dir                                    ? tree_lookup(fs->tree, *ino, m->name, &n, e)
                 : inodes_get(fs->inodes, *ino, &n) ? err_sys(e, ESTALE, "inode")

@@ -60,7 +60,7 @@ struct pin_msg {
     uint32_t flags;    /* 0 */
     uint64_t off, len; /* bytes; PIN_LOAD and PIN_SET: at most PIN_PIECE of them */
     /* the answer */
-    uint64_t size; /* of the file */
+    uint64_t size; /* of the file; PIN_CLEAR_ALL: no bytes, but how many files were pinned */
     /* bytes of the range that are in the cache now; PIN_FREE: of the file, that were and went */
     uint64_t cached;
     uint64_t pinned, most; /* bytes that all pins of this cache have, and may have at most */

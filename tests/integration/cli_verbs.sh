@@ -164,6 +164,8 @@ is "a mount: pin as JSON" "1 292 0 0" "$(millrace pin --json mnt/t/hundred | sum
 is "a mount: free as JSON leaves what is pinned" "0 0 1 0" "$(millrace free --json mnt/t/hundred | sums)"
 is "a mount: unpin as JSON" "1" "$(millrace unpin --json mnt/t/hundred | jq .files)"
 is "a mount: unpin of all as JSON" "0 0 0 0" "$(millrace unpin --all --json mnt | sums)"
+is "a mount: unpin of all" "unpinned 1 files" "$(millrace pin mnt/t/hundred >"$WORK/pin.out" && millrace unpin --all mnt)"
+is "a mount: its number as JSON" "1 0 0 0" "$(millrace pin mnt/t/hundred >"$WORK/pin.out" && millrace unpin --all --json mnt | sums)"
 is "a mount: load as JSON of what is not there" "0 0 0 1" "$(millrace load --json mnt/t/none 2>/dev/null | sums)"
 is "a mount: and what is not pinned goes" 0 "$(wait_for freed; echo $?)"
 millrace cat mnt/t/hundred >"$WORK/cat.out"

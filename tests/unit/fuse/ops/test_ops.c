@@ -431,6 +431,16 @@ static void test_ioctl(void **state)
     in.flags = FUSE_IOCTL_DIR;
     assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), 0);
     assert_int_equal(fx_pinned(k->x), 0);
+    for (int pinned = 1; pinned >= 0; pinned--) {
+        m = (struct pin_msg){.op = PIN_SET, .len = 5, .name = "a"};
+        if (pinned)
+            assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), 0);
+        m = (struct pin_msg){.op = PIN_CLEAR_ALL};
+        assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), 0);
+        memcpy(&m, reply.body + sizeof(struct fuse_ioctl_out), sizeof m);
+        assert_int_equal(m.size, pinned);
+        assert_int_equal(fx_pinned(k->x), 0);
+    }
     in.cmd = 0x1234;
     assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), ENOTTY);
     in.cmd = PIN_IOCTL;
