@@ -26,6 +26,7 @@
 /* One request on its way. */
 struct transfer {
     CURL *curl;
+    const struct http *http;
     const struct http_req *req;
     struct http_resp *resp;
     struct buf headers;
@@ -337,6 +338,8 @@ static int transfer_fail(const struct transfer *t, CURLcode code, const char *de
         cls = ERR_EXHAUSTED;
         sys = EFBIG;
         why = "the answer is larger than allowed";
+    } else if (code == CURLE_SSL_CERTPROBLEM && t->http->cert_file) {
+        sys = EACCES; /* they are two files: while they are replaced, one is newer */
     } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE
         || code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_CERTPROBLEM
         || code == CURLE_SSL_INVALIDCERTSTATUS) {
@@ -370,6 +373,7 @@ int transfer_run(const struct http *h, CURL *curl, const struct http_req *req,
 {
     *resp = (struct http_resp){.body = BUF_INIT(req->max_body ? req->max_body : BODY_DEFAULT)};
     struct transfer t = {.curl = curl,
+        .http = h,
         .req = req,
         .resp = resp,
         .headers = BUF_INIT(HEADERS_MAX),

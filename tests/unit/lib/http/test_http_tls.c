@@ -263,6 +263,31 @@ static void a_certificate_is_read_again(void **state)
     rmdir(dir);
 }
 
+/* A certificate and its key are two files, and one of them is replaced first. */
+static void half_a_replacement_passes(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    char dir[] = "/tmp/test_http_tls.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *cert = path_join(dir, "cert"), *key = path_join(dir, "key");
+    const char *const files[] = {cert, key};
+    const struct identity between = {.cert_pem = successor.cert_pem, .key_pem = user.key_pem};
+    struct http *h = http_new(
+        &(struct http_conf){.ca_pem = ca.cert_pem, .cert_file = cert, .key_file = key}, &e);
+    write_pair(files, &between);
+    struct http_resp resp;
+    assert_int_equal(http_do(h, &(struct http_req){.method = "GET", .url = url}, &resp, &e), -1);
+    assert_int_equal(e.cls, ERR_RETRY);
+    http_resp_free(&resp);
+    write_pair(files, &successor);
+    assert_string_equal(seen(h), "alice-2");
+    http_free(h);
+    unlink(cert);
+    unlink(key);
+    rmdir(dir);
+}
+
 static void half_an_identity_is_none(void **state)
 {
     (void)state;
@@ -284,6 +309,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(authorities_are_read_again),
         cmocka_unit_test(a_certificate_is_read_again),
+        cmocka_unit_test(half_a_replacement_passes),
         cmocka_unit_test(half_an_identity_is_none),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
