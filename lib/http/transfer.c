@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One request of the HTTP client: libcurl's options and callbacks, and what its end means. */
 #include "lib/http/http_priv.h"
+#include "lib/http/lookups.h"
 #include "lib/http/metadata.h"
 
 #include "lib/base/clock.h"
@@ -33,6 +34,7 @@ struct transfer {
     curl_off_t moved; /* bytes, both ways, when last looked */
     int64_t moved_at; /* mono ns */
     bool begun, sink_stopped, cancelled, stalled, too_large, source_failed, metadata;
+    bool looks_up, no_lookup; /* a name's address is asked for; it was not asked for */
 };
 
 static bool is_2xx(long status) { return status >= 200 && status < 300; }
@@ -263,6 +265,26 @@ static void set_dead(CURL *c, const struct http *h)
     curl_easy_setopt(c, CURLOPT_SOCKOPTDATA, (void *)(uintptr_t)h);
 }
 
+static int on_lookup(void *resolver, void *reserved, void *user)
+{
+    struct transfer *t = user;
+    (void)resolver;
+    (void)reserved;
+    t->looks_up = true;
+    t->no_lookup = lookups_hang(clock_mono_ns()) && !lookups_spares(t->req->url);
+    return t->no_lookup;
+}
+
+/* It ended before there was an address, and nobody waits for that any more. */
+static void leave_lookup(const struct transfer *t, CURLcode code)
+{
+    curl_off_t took_us = 0;
+    curl_easy_getinfo(t->curl, CURLINFO_NAMELOOKUP_TIME_T, &took_us);
+    if (t->looks_up && !took_us
+        && (code == CURLE_OPERATION_TIMEDOUT || code == CURLE_ABORTED_BY_CALLBACK))
+        lookups_leave(clock_mono_ns());
+}
+
 static curl_socket_t on_open(void *user, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct transfer *t = user;
@@ -283,6 +305,8 @@ static void set_all(
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     /* a resolver that hangs is left behind: its thread would be waited for beyond any deadline */
     curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L);
+    curl_easy_setopt(c, CURLOPT_RESOLVER_START_FUNCTION, on_lookup);
+    curl_easy_setopt(c, CURLOPT_RESOLVER_START_DATA, t);
     curl_easy_setopt(c, CURLOPT_URL, req->url);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     /* one request a connection: h2 would only add framing */
@@ -334,6 +358,10 @@ static int transfer_fail(const struct transfer *t, CURLcode code, const char *de
         sys = EACCES;
         why =
             "this is the address of a cloud's metadata service, where no store is: name the store's own";
+    } else if (t->no_lookup) {
+        sys = EADDRNOTAVAIL;
+        why =
+            "the name is not looked up: too many look-ups hang already; does the name server answer?";
     } else if (t->too_large) {
         cls = ERR_EXHAUSTED;
         sys = EFBIG;
@@ -391,6 +419,7 @@ int transfer_run(const struct http *h, CURL *curl, const struct http_req *req,
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     progress_mark();
     CURLcode code = curl_easy_perform(curl);
+    leave_lookup(&t, code);
     long status = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);

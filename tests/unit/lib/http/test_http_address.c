@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/http/http.h"
+#include "lib/http/lookups.h"
 #include "lib/http/metadata.h"
 #include "lib/http/serve.h"
 #include "tests/lib/unit.h"
@@ -24,6 +25,7 @@
 
 static atomic_uint address; /* of NAME, network order */
 static atomic_uint asked;
+static atomic_uint waiting;  /* look-ups of SILENT */
 static atomic_bool answered; /* until then the name server says nothing of SILENT */
 
 /* libcurl's calls come here: the program goes before the libraries. */
@@ -31,8 +33,13 @@ int getaddrinfo(
     const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **out)
 {
     (void)hints;
-    for (; name && strcmp(name, SILENT) == 0 && !atomic_load(&answered);)
+    bool silent = name && strcmp(name, SILENT) == 0;
+    if (silent)
+        atomic_fetch_add(&waiting, 1);
+    while (silent && !atomic_load(&answered))
         clock_sleep_ns(10 * NS_PER_MS);
+    if (silent)
+        atomic_fetch_sub(&waiting, 1);
     struct {
         struct addrinfo info;
         struct sockaddr_in to;
@@ -141,6 +148,42 @@ static void test_silent_name_server(void **state)
     pthread_join(thread, NULL);
 }
 
+/* Each look-up that is left behind has a thread: some go on, and no more are begun. What needs none
+ * is asked for as before. */
+static void test_many_silent_names(void **state)
+{
+    (void)state;
+    const struct http_conf conf = {.direct = true};
+    struct http *h = http_new(&conf, NULL);
+    struct http_req req = {
+        .method = "GET", .url = "http://" SILENT "/", .timeout_ns = 100 * NS_PER_MS};
+    struct err e = ERR_INIT;
+    atomic_store(&answered, false);
+    for (int i = 0; i < LOOKUPS_LEFT_MAX + 8; i++) {
+        cleanup_resp struct http_resp resp = {0};
+        e = (struct err)ERR_INIT;
+        bool hang = lookups_hang(clock_mono_ns());
+        assert_int_equal(http_do(h, &req, &resp, &e), -1);
+        assert_int_equal(e.cls, ERR_RETRY);
+        assert_int_equal(e.sys, EADDRNOTAVAIL);
+        assert_int_equal(strstr(e.msg, "too many look-ups hang") != NULL, hang);
+    }
+    assert_non_null(strstr(e.msg, "does the name server answer"));
+    assert_true(atomic_load(&waiting) <= LOOKUPS_LEFT_MAX);
+    assert_false(lookups_hang(clock_mono_ns() + LOOKUP_NS)); /* they have ended by then */
+    struct http_server *server = serve("127.93.0.5:0", "served");
+    cleanup_free char *url = xasprintf("http://127.93.0.5:%d/", serve_port(server));
+    req = (struct http_req){.method = "GET", .url = url, .timeout_ns = 20 * NS_PER_S};
+    cleanup_resp struct http_resp resp = {0};
+    if (http_do(h, &req, &resp, &e))
+        fail_msg("%s", e.msg);
+    serve_stop(server);
+    http_free(h);
+    atomic_store(&answered, true);
+    while (atomic_load(&waiting))
+        clock_sleep_ns(NS_PER_MS);
+}
+
 /* What a store's URL may not reach, by whatever name: nothing is sent there. */
 static void test_metadata(void **state)
 {
@@ -223,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_new_address),
         cmocka_unit_test(test_silent_name_server), cmocka_unit_test(test_metadata),
-        cmocka_unit_test(test_proxy), cmocka_unit_test(test_metadata_addresses)};
+        cmocka_unit_test(test_proxy), cmocka_unit_test(test_metadata_addresses),
+        cmocka_unit_test(test_many_silent_names)}; /* last: no name is looked up for a minute */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
