@@ -104,6 +104,11 @@ static int label_again(struct apply *a, const struct plan_action *x, const json_
     if (kube_patch(a->kube, x->res, x->ns, x->name, "", KUBE_PATCH_MERGE, patch, &answer, e))
         return -1;
     observe(a, x->res, answer);
+    cleanup_json json_t *still = lost_labels(x->body, answer);
+    if (still)
+        return err_set(e, ERR_DENIED,
+            "%s %s/%s: label %s is taken away or changed as soon as it is set, and what lacks it is not seen: an admission webhook or a policy does so, and has to leave it",
+            x->res->kind, x->ns, x->name, json_object_iter_key(json_object_iter(still)));
     return 0;
 }
 

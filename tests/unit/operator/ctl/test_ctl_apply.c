@@ -204,6 +204,27 @@ static void one_whose_label_was_taken_away_gets_it_back(void **state)
     informers[0] = of_all;
 }
 
+/* A webhook takes it away at each write: that is said, and not tried for ever in silence. */
+static void a_label_that_does_not_stay_is_told(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct apply_result r;
+    fake_api_put(api, &kube_pods, labelled("other"));
+    const struct fake_fault strips = {.method = "PATCH",
+        .kind = FAULT_STATUS,
+        .status = 200,
+        .body = "{\"metadata\":{\"name\":\"p\",\"namespace\":\"n\",\"labels\":{\"own\":\"1\"}}}"};
+    fake_api_fault(api, &strips);
+    plan_create(&plan, &kube_pods, labelled("app"));
+    assert_int_equal(apply_plan(&apply, &plan, &r, &e), -1);
+    assert_int_equal(e.cls, ERR_DENIED);
+    assert_non_null(strstr(e.msg, "Pod n/p: label app"));
+    assert_non_null(strstr(e.msg, "admission webhook"));
+    fake_api_mend(api);
+    run(0, ERR_NONE);
+}
+
 /* We may make them, and not read them. */
 static void a_secret_that_is_there_is_left_alone(void **state)
 {
@@ -471,6 +492,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(
             one_whose_label_was_taken_away_gets_it_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_label_that_does_not_stay_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_quota_says_nothing_of_a_secret_that_was_made, setup, teardown),
