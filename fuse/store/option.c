@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -54,6 +55,10 @@ static const char *mend_value(const struct store_option *o, const char *value)
 static int check_value(const struct store_params *p, const struct store_option *o,
     const char *value, const char *shown, struct err *e)
 {
+    if (o->kind != STORE_OPTION_CERTS && text_has_unseen(value, strlen(value)))
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": option %s holds an invisible character, or a blank that is none (zero-width, no-break), as text from web pages and chats does: type it anew",
+            o->name);
     const char *mend = mend_value(o, value);
     if (!mend)
         return 0;

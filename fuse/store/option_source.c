@@ -4,6 +4,7 @@
 
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,6 @@ bool option_is_explicit(const struct store_params *p, const struct store_option 
  * header. */
 static bool is_plain_text(const struct store_option *o, const char *text, size_t n)
 {
-    /* zero-width space and joiner of words, byte-order mark: pasted from web pages and chats */
-    static const char *const unseen[] = {"\xe2\x80\x8b", "\xe2\x81\xa0", "\xef\xbb\xbf"};
     bool lines = o->lines || o->kind == STORE_OPTION_CERTS;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -55,12 +54,7 @@ static bool is_plain_text(const struct store_option *o, const char *text, size_t
         if ((c < 0x20 && !(space && lines)) || c == 0x7f)
             return false;
     }
-    if (o->kind == STORE_OPTION_CERTS)
-        return true;
-    for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
-        if (strstr(text, unseen[i]))
-            return false;
-    return true;
+    return o->kind == STORE_OPTION_CERTS || !text_has_unseen(text, n);
 }
 
 char *option_read_file(const struct store_params *p, const struct store_option *o, const char *file,

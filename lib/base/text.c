@@ -70,3 +70,39 @@ char *text_legible(const char *s, size_t len, size_t max)
     out[at] = '\0';
     return out;
 }
+
+/* ---- what nobody sees ---- */
+
+static const struct {
+    uint32_t first, last;
+} unseen[] = {{0xa0, 0xa0}, {0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160},
+    {0x1680, 0x1680}, {0x180e, 0x180e}, {0x2000, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},
+    {0x205f, 0x206f}, {0x3164, 0x3164}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff9, 0xfffb}};
+
+/* Languages join letters by these, but never one of ASCII. */
+static bool is_joiner(uint32_t c) { return c == 0x200c || c == 0x200d; }
+
+static uint32_t text_decode(const char *s, size_t n)
+{
+    uint32_t c = (unsigned char)s[0] & (n == 1 ? 0x7fu : 0x7fu >> n);
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | ((unsigned char)s[i] & 0x3fu);
+    return c;
+}
+
+bool text_has_unseen(const char *s, size_t len)
+{
+    uint32_t before = UINT32_MAX;
+    for (size_t at = 0, n; at < len; at += n) {
+        n = text_char(s + at, len - at);
+        uint32_t c = n ? text_decode(s + at, n) : UINT32_MAX;
+        n = n ? n : 1;
+        if ((c < 0x80 && is_joiner(before)) || (before < 0x80 && is_joiner(c)))
+            return true;
+        for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
+            if (c >= unseen[i].first && c <= unseen[i].last)
+                return true;
+        before = c;
+    }
+    return is_joiner(before);
+}

@@ -3,6 +3,7 @@
 #ifndef MILLRACE_LIB_BASE_TEXT_H
 #define MILLRACE_LIB_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Bytes of the character at s, of which len are there; 0 if there is none: a broken, cut or
@@ -13,6 +14,10 @@ size_t text_char(const char *s, size_t len);
 size_t text_whole(const char *s, size_t len, size_t max);
 /* Cuts a text that may have been cut in the middle of a character; returns it. */
 char *text_end_whole(char *s);
+/* Does it hold a character that nobody sees (zero-width, of direction, a byte-order mark), or a
+ * blank that is none? The rules of spec.mounts[].mountPoint refuse the same. What is no character
+ * is passed over. */
+bool text_has_unseen(const char *s, size_t len);
 /* The same as text of at most max bytes: what is no character, and NUL, becomes U+FFFD, a byte
  * each. Caller frees. */
 char *text_legible(const char *s, size_t len, size_t max);

@@ -257,6 +257,8 @@ static void values_that_are_no_plain_text(void **state)
         {"AKIA\xe2\x80\x8bHUSH", 11},
         {"AKIAHUSH\xe2\x81\xa0", 11},
         {"AKIAHUSH\xef\xbb\xbf\n", 12},
+        {"AKIA\xc2\xa0HUSH", 10},
+        {"\xe2\x80\xaeHUSHAIKA", 11},
     };
     put_keys(w, "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY");
     cleanup_free char *path = path_join(w->dir, "0/secret/AWS_ACCESS_KEY_ID");
@@ -276,6 +278,9 @@ static void values_that_are_no_plain_text(void **state)
     put_file(w, "0/secret/AWS_ACCESS_KEY_ID", "Zugangsschl\xc3\xbcssel 1");
     cleanup_free char *odd = value_of(w, "access-key-id", &e);
     assert_string_equal(odd, "Zugangsschl\xc3\xbcssel 1"); /* the server says what it thinks */
+    mount_option(w->m, "external-id", "id\xe2\x80\x8b");
+    assert_int_equal(option_check_all(&w->p, &e), -1);
+    assert_non_null(strstr(e.msg, "option external-id holds an invisible character"));
 }
 
 static void refusals_in_words(void **state)

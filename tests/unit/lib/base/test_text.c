@@ -119,6 +119,30 @@ static void errors_are_cut_between_characters(void **state)
     }
 }
 
+/* As the rules of the CRD have it: no blank that is none, joiners only between letters that join.
+ */
+static void sees_what_nobody_sees(void **state)
+{
+    (void)state;
+    static const char *const seen[] = {"", "plain text", "sch\xc3\xb6n", "\xe3\x80\x80",
+        "\xd9\x85\xe2\x80\x8c\xd8\xae", "\xff\xfe", "\xe2\x80", "a\xcc\x88"},
+                             *const unseen[] = {"a\xc2\xa0"
+                                                "b",
+                                 "\xc2\xad", "a\xe2\x80\x8b",
+                                 "\xe2\x80\xae"
+                                 "a",
+                                 "\xef\xbb\xbf"
+                                 "a",
+                                 "\xe2\x81\xa0", "\xff\xe2\x80\xa8", "\xef\xbf\xb9",
+                                 "a\xe2\x80\x8d\xd9\x85", "\xd9\x85\xe2\x80\x8c"};
+    for (size_t i = 0; i < ARRAY_LEN(seen); i++)
+        if (text_has_unseen(seen[i], strlen(seen[i])))
+            fail_msg("seen %zu", i);
+    for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
+        if (!text_has_unseen(unseen[i], strlen(unseen[i])))
+            fail_msg("unseen %zu", i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +150,7 @@ int main(void)
         cmocka_unit_test(cuts_between_characters),
         cmocka_unit_test(shows_what_is_broken),
         cmocka_unit_test(errors_are_cut_between_characters),
+        cmocka_unit_test(sees_what_nobody_sees),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
