@@ -172,5 +172,7 @@ struct dataset_status {
 };
 /* The new status object, every field set that is known. Takes the two `nodes` arrays. */
 json_t *dataset_status_json(const json_t *cr, struct dataset_status *s);
+/* kept_files alone, of a status object. */
+void dataset_status_set_kept(json_t *status, int64_t kept_files);
 
 #endif

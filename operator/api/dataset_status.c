@@ -336,6 +336,20 @@ static json_t *worker_selector(const json_t *cr)
     return json_string(text);
 }
 
+void dataset_status_set_kept(json_t *status, int64_t kept_files)
+{
+    json_t *writes = json_object_get(status, "writes");
+    if (!kept_files) {
+        json_object_del(writes, "keptFiles");
+        return;
+    }
+    if (!writes) {
+        writes = json_object();
+        json_object_set_new(status, "writes", writes);
+    }
+    json_object_set_new(writes, "keptFiles", json_integer(kept_files));
+}
+
 json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
 {
     json_t *o = json_pack("{s:s, s:I, s:o}", "phase", s->phase, "observedGeneration",
@@ -347,10 +361,9 @@ json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
     }
     add_ufs(o, cr, s);
     json_object_set_new(o, "cacheStates", states_json(s));
-    json_t *writes = json_pack("{s:I}", "pendingFiles", (json_int_t)s->pending_files);
-    if (s->kept_files)
-        json_object_set_new(writes, "keptFiles", json_integer(s->kept_files));
-    json_object_set_new(o, "writes", writes);
+    json_object_set_new(
+        o, "writes", json_pack("{s:I}", "pendingFiles", (json_int_t)s->pending_files));
+    dataset_status_set_kept(o, s->kept_files);
     if (s->unheard)
         keep_unheard(o, cr);
     json_object_set_new(o, "selector", worker_selector(cr));

@@ -75,9 +75,9 @@ size_t dataset_lacks_claim(const struct dataset_observed *o, const struct datase
 /* NULL: there is none */
 const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 /* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says
- * so once. */
-void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
-    const char *message, bool event, struct plan *p);
+ * so once. status: with what else is to be in it; NULL: that of cr. */
+void dataset_plan_not_ready(const json_t *cr, const json_t *status, int64_t now_ns,
+    const char *phase, const char *reason, const char *message, bool event, struct plan *p);
 /* Pod `at`, which is being deleted, on a dead node; see pod_abandon(). */
 bool dataset_abandon(const struct dataset_observed *o, size_t at, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);

@@ -137,6 +137,6 @@ void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, co
         snprintf(message, sizeof message,
             "%s %s/%s exists and was not made for this Dataset: give the Dataset another name, or delete it",
             failed->res->kind, failed->ns, failed->name);
-    dataset_plan_not_ready(cr, now_ns, kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED,
+    dataset_plan_not_ready(cr, NULL, now_ns, kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED,
         taken ? "NameTaken" : "ApplyFailed", message, true, then);
 }

@@ -39,6 +39,23 @@ static void blockers(const struct dataset_observed *o, struct buf *out)
     }
 }
 
+/* What pods wrote and no store has is told to the end: it stays on its node, and with the clients
+ * go those who know of it. */
+static void plan_deleting(const struct dataset_observed *o, const char *reason, const char *message,
+    bool event, struct plan *p)
+{
+    const json_t *was = jget_obj(o->cr, "status");
+    cleanup_plan struct plan events = PLAN_INIT;
+    cleanup_json json_t *status = was ? json_deep_copy(was) : json_object(),
+                        *conditions = cond_copy(was);
+    struct dataset_status s = {0};
+    dataset_plan_kept(o, conditions, &s, &events);
+    json_object_set(status, "conditions", conditions);
+    dataset_status_set_kept(status, s.kept_files);
+    dataset_plan_not_ready(o->cr, status, o->now_ns, DATASET_DELETING, reason, message, event, p);
+    plan_move(p, &events);
+}
+
 /* Claim first: it stays, Terminating, as long as a pod uses it. Then, without users, volume,
  * Service and pods. The finalizer last, when all of them are seen to be gone. */
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
@@ -50,8 +67,7 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
     blockers(o, &why);
     if (why.len) {
         bool used = json_array_size(o->users) > 0;
-        dataset_plan_not_ready(o->cr, o->now_ns, DATASET_DELETING, used ? "InUse" : "Deleting",
-            buf_str(&why), used, p);
+        plan_deleting(o, used ? "InUse" : "Deleting", buf_str(&why), used, p);
         plan_requeue(p, LOOK_AGAIN_NS);
         return;
     }
@@ -77,8 +93,8 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
         left++;
     }
     if (left) {
-        dataset_plan_not_ready(o->cr, o->now_ns, DATASET_DELETING, "Deleting",
-            "removing the volume, the cache workers and the clients", false, p);
+        plan_deleting(
+            o, "Deleting", "removing the volume, the cache workers and the clients", false, p);
         return;
     }
     plan_finalizer_remove(p, &kube_datasets, o->cr, FINALIZER_DATASET);

@@ -79,24 +79,24 @@ const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, cons
     return "ApplyFailed";
 }
 
-void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
-    const char *message, bool event, struct plan *p)
+void dataset_plan_not_ready(const json_t *cr, const json_t *status, int64_t now_ns,
+    const char *phase, const char *reason, const char *message, bool event, struct plan *p)
 {
+    const json_t *as = status ? status : jget_obj(cr, "status");
     int64_t generation = jget_int(cr, "metadata.generation", 0);
     const json_t *was = jget_arr(cr, "status.conditions");
     bool changed = strcmp(cond_reason(was, DATASET_COND_READY), reason) != 0;
-    cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
+    cleanup_json json_t *conditions = cond_copy(as);
     const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
     cond_set(conditions, &c, generation, now_ns);
     /* what is being deleted is neither; else the server has refused an object */
     cond_set_progress(conditions, kube_deleting(cr) ? COND_SETTLED : COND_STALLED, reason, message,
         generation, now_ns);
-    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status"))
-                                            : json_object();
-    json_object_set_new(status, "phase", json_string(phase));
-    json_object_set_new(status, "observedGeneration", json_integer(generation));
-    json_object_set(status, "conditions", conditions);
-    plan_status(p, &kube_datasets, cr, status);
+    json_t *desired = as ? json_deep_copy(as) : json_object();
+    json_object_set_new(desired, "phase", json_string(phase));
+    json_object_set_new(desired, "observedGeneration", json_integer(generation));
+    json_object_set(desired, "conditions", conditions);
+    plan_status(p, &kube_datasets, cr, desired);
     if (changed && event)
         plan_event(p, &kube_datasets, cr, true, reason, "%s", message);
 }
