@@ -164,8 +164,9 @@ struct dataset_status {
     /* delivered to pods: from their node's cache, from workers, from the store */
     int64_t read_cache, read_worker, read_direct;
     int64_t pending_files;
-    bool unheard;       /* not all of them have told: the counters that are recorded stay */
-    int64_t kept_files; /* that are on a node and go to no store by themselves */
+    bool unheard;           /* not all of them have told: the counters that are recorded stay */
+    int64_t kept_files;     /* that are on a node and go to no store by themselves */
+    const char *key_secret; /* once the Secret of its workers' key was made; else NULL */
     struct dataset_members workers, clients;
     bool has_preload;                 /* or the status says nothing of it */
     struct dataload_progress preload; /* not known: the recorded one stays */

@@ -367,6 +367,8 @@ json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
     if (s->unheard)
         keep_unheard(o, cr);
     json_object_set_new(o, "selector", worker_selector(cr));
+    if (s->key_secret)
+        json_object_set_new(o, "keySecret", json_string(s->key_secret));
     json_object_set_new(o, "workers", members_json(&s->workers));
     json_object_set_new(o, "clients", members_json(&s->clients));
     add_preload(o, cr, s);

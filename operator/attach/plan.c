@@ -107,31 +107,28 @@ static bool is_small(const struct node_client *c)
 }
 
 /* The pod of a client as it is to be on its node. */
-static json_t *wanted_client(
-    const struct attach_observed *o, const struct dataset *d, const struct node_client *c)
+static json_t *wanted_client(const struct cache_pod_making *m, const struct node_client *c)
 {
-    json_t *pod = render_client(d, &o->env, c->node);
+    json_t *pod = render_client(m->d, m->env, c->node);
     if (is_small(c))
         render_small(pod);
     return pod;
 }
 
 /* It goes once the server is known to take its successor. */
-static enum verdict replace_client(const struct attach_observed *o, const struct dataset *d,
-    const struct node_client *c, struct plan *p)
+static void replace_client(
+    const struct cache_pod_making *m, const struct node_client *c, struct plan *p)
 {
-    enum verdict verdict = plan_try(p, o->said, c->pod->pod, wanted_client(o, d, c), o->now_ns);
-    if (verdict == VERDICT_TAKEN)
+    if (cache_pod_try(p, m, c->pod->pod, wanted_client(m, c)) == VERDICT_TAKEN)
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
-    return verdict;
 }
 
 /* A client that is outdated and does not serve is replaced at once, where its node can. */
-static void replace_at_once(const struct attach_observed *o, const struct dataset *d,
-    const struct map *settled, const struct node_client *c, struct plan *p)
+static void replace_at_once(const struct cache_pod_making *m, const struct map *settled,
+    const struct node_client *c, struct plan *p)
 {
     if (!c->node_down && (!node_client_attached(c) || plugin_stays(settled, c)))
-        replace_client(o, d, c, p);
+        replace_client(m, c, p);
 }
 
 static void plan_small(const struct attach_observed *o, const struct node_client *c, struct plan *p)
@@ -151,14 +148,14 @@ static void plan_small(const struct attach_observed *o, const struct node_client
 
 /* A full node has room for a client that asks for nothing. false: the server does not take that one
  * either, in its words. */
-static bool plan_smaller(const struct attach_observed *o, const struct dataset *d,
+static bool plan_smaller(const struct attach_observed *o, const struct cache_pod_making *m,
     const struct node_client *c, const char **refused, struct plan *p)
 {
-    json_t *small = wanted_client(o, d, c);
+    json_t *small = wanted_client(m, c);
     if (!is_small(c))
         render_small(small);
     cleanup_free char *hash = xstrdup(kube_annotation(small, ANNOTATION_HASH));
-    switch (plan_try(p, o->said, c->pod->pod, small, o->now_ns)) {
+    switch (cache_pod_try(p, m, c->pod->pod, small)) {
     case VERDICT_TAKEN:
         plan_small(o, c, p);
         return true;
@@ -174,14 +171,14 @@ static bool plan_smaller(const struct attach_observed *o, const struct dataset *
 
 /* An attachError makes Kubernetes wait before it asks again, for up to two minutes: what only takes
  * long is none. */
-static void plan_problem(const struct attach_observed *o, const struct dataset *d,
+static void plan_problem(const struct attach_observed *o, const struct cache_pod_making *m,
     const struct node_client *c, struct plan *p)
 {
     if (c->health.slow)
         return; /* the Dataset says it */
     const char *refused = "";
     if (c->health.full && !*kube_annotation(c->pod->pod, ANNOTATION_SMALL)
-        && plan_smaller(o, d, c, &refused, p))
+        && plan_smaller(o, m, c, &refused, p))
         return;
     int64_t since = 0;
     clock_parse_rfc3339(
@@ -201,12 +198,11 @@ static void plan_problem(const struct attach_observed *o, const struct dataset *
     plan_error(o->cr, o->now_ns, c->attachment, message, p);
 }
 
-static void plan_client(const struct attach_observed *o, const struct dataset *d,
+static void plan_client(const struct attach_observed *o, const struct cache_pod_making *m,
     const struct map *settled, const struct node_client *c, struct plan *p)
 {
     if (!c->pod) {
-        cache_pod_create(p, d, &o->env, cache_pod_workers(d, o->pods, o->npods, o->now_ns),
-            wanted_client(o, d, c));
+        cache_pod_create(p, m, wanted_client(m, c));
         return;
     }
     switch (c->health.state) {
@@ -215,18 +211,18 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
         break;
     case CACHE_POD_PROBLEM:
         if (c->current)
-            plan_problem(o, d, c, p);
+            plan_problem(o, m, c, p);
         else
-            replace_at_once(o, d, settled, c, p);
+            replace_at_once(m, settled, c, p);
         break;
     case CACHE_POD_STARTING:
         if (!c->current)
-            replace_at_once(o, d, settled, c, p);
+            replace_at_once(m, settled, c, p);
         break;
     case CACHE_POD_FINISHED:
         if (c->current && c->health.rest_ns) {
             plan_requeue(p, c->health.rest_ns);
-            plan_problem(o, d, c, p);
+            plan_problem(o, m, c, p);
         } else {
             plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
         }
@@ -239,15 +235,15 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
 /* An outdated client that serves is replaced only while all others of this Dataset serve, so
  * that a new spec or image that does not work stops at the first one. The FUSE connection and
  * pending reads survive in the node plugin; so an upgrade replaces that first, then the client. */
-static void plan_roll(const struct attach_observed *o, const struct dataset *d,
-    const struct map *settled, const struct clients *s, struct plan *p)
+static void plan_roll(const struct cache_pod_making *m, const struct map *settled,
+    const struct clients *s, struct plan *p)
 {
     if (!s->outdated)
         return;
     for (size_t i = 0; i < s->n && !s->missing; i++) {
         const struct node_client *c = &s->v[i];
         if (c->pod && !c->current && !c->leaves && !c->node_down && plugin_stays(settled, c)) {
-            replace_client(o, d, c, p); /* refused, it is asked again in a while */
+            replace_client(m, c, p); /* refused, it is asked again in a while */
             return;
         }
     }
@@ -288,6 +284,12 @@ static void plan_clients(const struct attach_observed *o, const struct dataset *
     const char *invalid, const struct clients *s, struct plan *p)
 {
     struct map *settled = s->outdated ? settled_nodes(o) : NULL;
+    const struct cache_pod_making making = {.d = d,
+        .env = &o->env,
+        .workers = d ? cache_pod_workers(d, o->pods, o->npods, o->now_ns) : 0,
+        .key_made = d && cache_pod_key_made(d, &o->env, o->pods, o->npods, o->said),
+        .said = o->said,
+        .now_ns = o->now_ns};
     for (size_t i = 0; i < s->n; i++) {
         const struct node_client *c = &s->v[i];
         if (c->leaves)
@@ -302,10 +304,10 @@ static void plan_clients(const struct attach_observed *o, const struct dataset *
         if (message)
             plan_error(o->cr, o->now_ns, c->attachment, message, p);
         else
-            plan_client(o, d, settled, c, p);
+            plan_client(o, &making, settled, c, p);
     }
     if (d)
-        plan_roll(o, d, settled, s, p);
+        plan_roll(&making, settled, s, p);
     map_free(settled);
 }
 

@@ -172,6 +172,23 @@ static bool is_answer(const struct err *e)
     return false;
 }
 
+/* We may make Secrets, and not read them: one that is there is as good. */
+static int make_secret(
+    struct apply *a, const json_t *secret, bool was_made, struct apply_result *r, struct err *e)
+{
+    cleanup_json json_t *answer = NULL;
+    struct kube_write how = {.warnings = &r->warnings};
+    if (kube_create_with(a->kube, &kube_secrets, kube_namespace(secret), secret, &how, &answer, e)
+        == 0)
+        count_write("create", r);
+    else if (e->cls != ERR_EXISTS && !(was_made && apply_by_quota(e)))
+        return -1;
+    err_clear(e);
+    if (a->verdicts && !was_made)
+        verdicts_made(a->verdicts, secret, clock_real_ns());
+    return 0;
+}
+
 /* Of a pod that the plan can do without: the next one hears of it. */
 static int heard(struct apply *a, const struct plan_action *x, struct err *e)
 {
@@ -188,15 +205,13 @@ static int run_create(
 {
     cleanup_json json_t *answer = NULL;
     struct kube_write how = {x->strict, &r->warnings, false};
+    if (x->res == &kube_secrets)
+        return make_secret(a, x->body, x->was_made, r, e);
     if (kube_create_with(a->kube, x->res, x->ns, x->body, &how, &answer, e) == 0) {
         count_write("create", r);
         observe(a, x->res, answer);
         if (x->wanted && a->verdicts)
             verdicts_drop(a->verdicts, x);
-        return 0;
-    }
-    if (x->res == &kube_secrets && (e->cls == ERR_EXISTS || (x->was_made && apply_by_quota(e)))) {
-        err_clear(e);
         return 0;
     }
     if (e->cls == ERR_EXISTS && already_there(a, x, e) == 0)
@@ -216,7 +231,8 @@ static void name_as_it_is(const char *name, char *words)
     }
 }
 
-static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
+static int run_try(
+    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL, *pod = json_deep_copy(x->body);
     cleanup_free char *next = xasprintf("%s" NEXT, x->name);
@@ -225,7 +241,11 @@ static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
     json_object_set_new(json_object_get(pod, "metadata"), "name", json_string(next));
     if (!a->verdicts)
         return 0;
-    if (kube_create_with(a->kube, x->res, x->ns, pod, &how, &answer, e)) {
+    if (x->secret && make_secret(a, x->secret, false, r, e)) {
+        if (!is_answer(e))
+            return -1;
+        refused = e->msg;
+    } else if (kube_create_with(a->kube, x->res, x->ns, pod, &how, &answer, e)) {
         if (!is_answer(e))
             return -1;
         name_as_it_is(x->name, e->msg);
@@ -319,7 +339,7 @@ static int run_action(
     case PLAN_STATUS:
         return run_patch(a, x, "status", r, e);
     case PLAN_TRY:
-        return run_try(a, x, e);
+        return run_try(a, x, r, e);
     case PLAN_EVENT:
         run_event(a, x);
         return 0;

@@ -25,6 +25,7 @@ void plan_clear(struct plan *p)
         free(a->reason);
         free(a->message);
         free(a->wanted);
+        json_decref(a->secret);
         json_decref(a->body);
     }
     free(p->actions);
@@ -141,6 +142,14 @@ void plan_create_secret(struct plan *p, json_t *secret_take, bool was_made)
     struct plan_action *a = plan_add(p, PLAN_CREATE, &kube_secrets, secret_take);
     a->body = secret_take;
     a->was_made = was_made;
+}
+
+void plan_try_with_secret(struct plan *p, size_t since, json_t *secret_take)
+{
+    for (; since < p->n; since++)
+        if (p->actions[since].op == PLAN_TRY)
+            p->actions[since].secret = json_incref(secret_take);
+    json_decref(secret_take);
 }
 
 void plan_create_wanted(struct plan *p, json_t *pod_take, const char *wanted)

@@ -49,6 +49,7 @@ struct plan_action {
     /* try: names the pod and its successor; create: a refusal is a verdict, not an error */
     char *wanted;
     bool was_made;    /* create, of a Secret: before, so a quota that refuses it says nothing */
+    json_t *secret;   /* try: the Secret that body mounts, made before it is asked about; or NULL */
     bool makes_room;  /* try: it asks for no more than the pod, which a quota counts now */
     int64_t after_ns; /* requeue */
 };
@@ -87,6 +88,9 @@ void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take
 /* was_made: it is there, but where a person has deleted it. The server asks quotas before it looks
  * whether the name is taken. */
 void plan_create_secret(struct plan *p, json_t *secret_take, bool was_made);
+/* Of the actions since the first one of that number: what is asked about mounts the Secret, and is
+ * refused where that is. */
+void plan_try_with_secret(struct plan *p, size_t since, json_t *secret_take);
 /* The next plans hear of a refusal: see ctl/verdicts. The action is wanted. */
 void plan_create_wanted(struct plan *p, json_t *pod_take, const char *wanted);
 

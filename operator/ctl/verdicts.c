@@ -13,6 +13,7 @@
 
 #define LISTENERS_MAX 4
 #define OLD_NS        (10 * VERDICT_NS) /* forgotten when the next one comes */
+#define MADE          "made"            /* of a Secret, as what is wanted */
 
 struct verdicts {
     pthread_mutex_t mu;   /* a leaf */
@@ -61,37 +62,49 @@ static json_t *without_old(const json_t *known, int64_t now_ns)
     return left;
 }
 
-static const char *owner_of(const struct plan_action *x)
+static const char *owner_of(const json_t *object)
 {
-    return jget_str(kube_controller_of(x->body), "uid", "");
+    return jget_str(kube_controller_of(object), "uid", "");
+}
+
+static void verdict_put(struct verdicts *v, const json_t *object, const char *name,
+    json_t *verdict_take, int64_t now_ns)
+{
+    const char *owner = owner_of(object);
+    pthread_mutex_lock(&v->mu);
+    json_t *all = without_old(obj_json(map_get(v->by_owner, owner)), now_ns);
+    json_object_set_new(all, name, verdict_take);
+    map_put(v->by_owner, owner, obj_take(all));
+    pthread_mutex_unlock(&v->mu);
+    for (size_t i = 0; i < v->nlisteners; i++)
+        v->listeners[i].fn(v->listeners[i].user, object);
 }
 
 void verdicts_put(struct verdicts *v, const struct plan_action *asked, const char *refused,
     bool taken, int64_t now_ns)
 {
-    const char *owner = owner_of(asked);
     json_t *verdict = json_pack("{s:s, s:I}", "wanted", asked->wanted, "at", (json_int_t)now_ns);
     if (refused)
         json_object_set_new(verdict, "refused", json_string(refused));
     if (taken)
         json_object_set_new(verdict, "taken", json_true());
-    pthread_mutex_lock(&v->mu);
-    json_t *all = without_old(obj_json(map_get(v->by_owner, owner)), now_ns);
-    json_object_set_new(all, asked->name, verdict);
-    map_put(v->by_owner, owner, obj_take(all));
-    pthread_mutex_unlock(&v->mu);
-    for (size_t i = 0; i < v->nlisteners; i++)
-        v->listeners[i].fn(v->listeners[i].user, asked->body);
+    verdict_put(v, asked->body, asked->name, verdict, now_ns);
+}
+
+void verdicts_made(struct verdicts *v, const json_t *secret, int64_t now_ns)
+{
+    verdict_put(v, secret, kube_name(secret),
+        json_pack("{s:s, s:I}", "wanted", MADE, "at", (json_int_t)now_ns), now_ns);
 }
 
 void verdicts_drop(struct verdicts *v, const struct plan_action *created)
 {
     pthread_mutex_lock(&v->mu);
-    const json_t *known = obj_json(map_get(v->by_owner, owner_of(created)));
+    const json_t *known = obj_json(map_get(v->by_owner, owner_of(created->body)));
     if (json_object_get(known, created->name)) {
         json_t *left = json_copy((json_t *)(uintptr_t)known);
         json_object_del(left, created->name);
-        map_put(v->by_owner, owner_of(created), obj_take(left));
+        map_put(v->by_owner, owner_of(created->body), obj_take(left));
     }
     pthread_mutex_unlock(&v->mu);
 }
@@ -176,6 +189,11 @@ const char *plan_create_heard(struct plan *p, const json_t *said, json_t *pod_ta
     else
         plan_create_wanted(p, json_incref(pod), wanted);
     return refused;
+}
+
+bool verdict_is_made(const json_t *said, const char *name)
+{
+    return strcmp(jget_str(json_object_get(said, name), "wanted", ""), MADE) == 0;
 }
 
 bool verdict_is_taken(const json_t *said, const char *name)

@@ -26,6 +26,8 @@ void verdicts_put(struct verdicts *v, const struct plan_action *asked, const cha
     bool taken, int64_t now_ns);
 /* It was created after all: nothing is held against the next one of that name. */
 void verdicts_drop(struct verdicts *v, const struct plan_action *created);
+/* The Secret is there. */
+void verdicts_made(struct verdicts *v, const json_t *secret, int64_t now_ns);
 /* Of the pods of one owner, by name: {wanted, at, refused, taken}. The caller unrefs; NULL: none.
  */
 struct obj *verdicts_of(struct verdicts *v, const char *owner_uid);
@@ -47,6 +49,8 @@ enum verdict plan_try(
 /* Creates the pod, unless that was refused less than CREATE_AGAIN_NS ago. The words of the refusal
  * as long as it is not taken back; NULL: none is known. */
 const char *plan_create_heard(struct plan *p, const json_t *said, json_t *pod_take, int64_t now_ns);
+/* Has the Secret of that name been made lately, or was there? */
+bool verdict_is_made(const json_t *said, const char *name);
 /* Is it refused since a pod of another owner has its name? */
 bool verdict_is_taken(const json_t *said, const char *name);
 /* Why the successor of that ANNOTATION_HASH was refused when it was last asked about; NULL: it was

@@ -213,8 +213,13 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
     cleanup_json json_t *paths = dataload_paths(l);
     const struct loader_words words = {paths, l->pin, l->bandwidth, dataload_run(o->cr)};
     cleanup_json json_t *pod = render_loader(d, &o->env, o->cr, &words);
-    const char *refused = cache_pod_create_heard(
-        p, d, &o->env, d->replicas, o->said, json_incref(pod), o->now_ns);
+    const struct cache_pod_making making = {.d = d,
+        .env = &o->env,
+        .workers = d->replicas,
+        .key_made = cache_pod_key_made(d, &o->env, o->pods, o->npods, o->said),
+        .said = o->said,
+        .now_ns = o->now_ns};
+    const char *refused = cache_pod_create_heard(p, &making, json_incref(pod));
     *r = pending("Starting", refused != NULL);
     snprintf(r->message, sizeof r->message, "the loader is starting");
     if (!refused)

@@ -6,6 +6,7 @@
 
 #include "operator/api/dataset.h"
 #include "operator/ctl/plan.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/render/pod.h"
 
 #include <jansson.h>
@@ -70,14 +71,28 @@ bool cache_pod_is(const json_t *pod, const char *component);
  * count only when they serve; from then on, until they are taken away. pods: all of the Dataset. */
 int cache_pod_workers(
     const struct dataset *d, const struct cache_pod *pods, size_t npods, int64_t now_ns);
-/* Creates the pod, told of that many workers, and before it the Secret that it mounts: one that was
- * deleted is made again with the next pod. */
-void cache_pod_create(struct plan *p, const struct dataset *d, const struct render_env *env,
-    int workers, json_t *pod_take);
+/* What is known while pods of a Dataset are made. All borrowed. */
+struct cache_pod_making {
+    const struct dataset *d;
+    const struct render_env *env;
+    int workers;        /* that a pod is told of */
+    bool key_made;      /* of cache_pod_key_made() */
+    const json_t *said; /* of ctl/verdicts, of the owner of the pods; may be NULL */
+    int64_t now_ns;     /* since the epoch */
+};
+/* Is it known that the Secret of the Dataset's key as it is now was made? That of another key was
+ * under another name. pods: of the Dataset. */
+bool cache_pod_key_made(const struct dataset *d, const struct render_env *env,
+    const struct cache_pod *pods, size_t npods, const json_t *said);
+/* Creates the pod, and before it the Secret that it mounts: one that was deleted is made again with
+ * the next pod. */
+void cache_pod_create(struct plan *p, const struct cache_pod_making *m, json_t *pod_take);
 /* The same of a pod that may be refused without harm to others: plan_create_heard(). */
-const char *cache_pod_create_heard(struct plan *p, const struct dataset *d,
-    const struct render_env *env, int workers, const json_t *said, json_t *pod_take,
-    int64_t now_ns);
+const char *cache_pod_create_heard(
+    struct plan *p, const struct cache_pod_making *m, json_t *pod_take);
+/* plan_try(): a pod is not replaced before the Secret of its successor is there, either. */
+enum verdict cache_pod_try(
+    struct plan *p, const struct cache_pod_making *m, const json_t *pod, json_t *successor_take);
 /* In words for people, of one that is not there, since the server refuses to make it. dataset: as
  * its spec is. said: of ctl/verdicts. The reason for a condition. */
 const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, const json_t *pod,

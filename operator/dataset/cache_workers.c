@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many cache workers the pods of a Dataset are told of. It is not in their spec: another number
- * would make all of them anew. */
+/* What the pods of a Dataset are made with: the number of cache workers, which is not in their
+ * spec, since another one would make all of them anew; and the Secret with the key of these
+ * workers. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
-#include "operator/api/cond.h"
-#include "operator/ctl/verdicts.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/render/meta.h"
 #include "operator/render/volume.h"
@@ -64,37 +63,62 @@ int cache_pod_workers(
     return MAX(most, serving);
 }
 
-/* Has any of its pods served? Then its key was made. */
-static bool has_served(const json_t *dataset)
+/* Has it started with that Secret? A pod has no address before its volumes are mounted. */
+static bool has_mounted(const json_t *pod, const char *secret)
 {
-    return jget_int(dataset, "status.workers.ready", 0) > 0
-        || jget_int(dataset, "status.clients.ready", 0) > 0
-        || (jget_int(dataset, "status.workers.desired", 0) > 0
-            && cond_is_true(jget_arr(dataset, "status.conditions"), DATASET_COND_READY));
+    const json_t *volume;
+    size_t i;
+    if (!*jget_str(pod, "status.podIP", ""))
+        return false;
+    json_array_foreach (jget_arr(pod, "spec.volumes"), i, volume)
+        if (strcmp(jget_str(volume, "secret.secretName", ""), secret) == 0)
+            return true;
+    return false;
+}
+
+bool cache_pod_key_made(const struct dataset *d, const struct render_env *env,
+    const struct cache_pod *pods, size_t npods, const json_t *said)
+{
+    if (!env->master)
+        return false;
+    cleanup_free char *name = render_key_name(d, env->master);
+    bool made = verdict_is_made(said, name)
+        || strcmp(jget_str(d->cr, "status.keySecret", ""), name) == 0;
+    for (size_t i = 0; i < npods && !made; i++)
+        made = has_mounted(pods[i].pod, name);
+    return made;
 }
 
 /* What its pod needs before it is there. */
-static void prepare(
-    struct plan *p, const struct dataset *d, const struct render_env *env, int workers, json_t *pod)
+static void prepare(struct plan *p, const struct cache_pod_making *m, json_t *pod)
 {
-    if (env->master)
-        plan_create_secret(p, render_key(d, env->master), has_served(d->cr));
+    if (m->env->master)
+        plan_create_secret(p, render_key(m->d, m->env->master), m->key_made);
     json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
-        ANNOTATION_WORKERS, json_string(in_words(workers).text));
+        ANNOTATION_WORKERS, json_string(in_words(m->workers).text));
 }
 
-void cache_pod_create(struct plan *p, const struct dataset *d, const struct render_env *env,
-    int workers, json_t *pod_take)
+void cache_pod_create(struct plan *p, const struct cache_pod_making *m, json_t *pod_take)
 {
-    prepare(p, d, env, workers, pod_take);
+    prepare(p, m, pod_take);
     plan_create(p, &kube_pods, pod_take);
 }
 
-const char *cache_pod_create_heard(struct plan *p, const struct dataset *d,
-    const struct render_env *env, int workers, const json_t *said, json_t *pod_take, int64_t now_ns)
+const char *cache_pod_create_heard(
+    struct plan *p, const struct cache_pod_making *m, json_t *pod_take)
 {
-    prepare(p, d, env, workers, pod_take);
-    return plan_create_heard(p, said, pod_take, now_ns);
+    prepare(p, m, pod_take);
+    return plan_create_heard(p, m->said, pod_take, m->now_ns);
+}
+
+enum verdict cache_pod_try(
+    struct plan *p, const struct cache_pod_making *m, const json_t *pod, json_t *successor_take)
+{
+    size_t since = p->n;
+    enum verdict verdict = plan_try(p, m->said, pod, successor_take, m->now_ns);
+    if (m->env->master && !m->key_made)
+        plan_try_with_secret(p, since, render_key(m->d, m->env->master));
+    return verdict;
 }
 
 void cache_pod_tell(struct plan *p, const json_t *pod, int workers)

@@ -54,7 +54,7 @@ struct dataset_eval {
     /* a worker's successor is asked about; or that was refused, or a worker: "": neither was */
     bool asks;
     char refused[512];
-    int workers; /* that pods are told of */
+    struct cache_pod_making making;
     /* until then the next outdated worker stays, for what was preloaded to be held again, since the
      * epoch; 0: none waits for that */
     int64_t roll_waits_until_ns;

@@ -74,7 +74,7 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
     /* before any goes: nobody should ask it any more */
     for (size_t i = 0; i < o->npods; i++)
         if (v->health[i].state != CACHE_POD_FINISHED)
-            cache_pod_tell(p, o->pods[i].pod, v->workers);
+            cache_pod_tell(p, o->pods[i].pod, v->making.workers);
     dataset_plan_workers(o, v, p);
 }
 

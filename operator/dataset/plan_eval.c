@@ -75,7 +75,12 @@ void dataset_evaluate(
         .health = xcalloc(o->npods + 1, sizeof *v->health),
         .current = xcalloc(o->npods + 1, sizeof *v->current),
         .by_name = map_new(NULL),
-        .workers = d ? cache_pod_workers(d, o->pods, o->npods, o->now_ns) : 0};
+        .making = {.d = d,
+            .env = &o->env,
+            .workers = d ? cache_pod_workers(d, o->pods, o->npods, o->now_ns) : 0,
+            .key_made = d && cache_pod_key_made(d, &o->env, o->pods, o->npods, o->said),
+            .said = o->said,
+            .now_ns = o->now_ns}};
     for (size_t i = 0; i < o->npods; i++) {
         cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v->health[i]);
         map_put(v->by_name, kube_name(o->pods[i].pod), (void *)(uintptr_t)&o->pods[i]);

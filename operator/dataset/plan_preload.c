@@ -344,8 +344,7 @@ static bool cannot_end(
 static void make_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
     json_t *pod, struct dataset_preloading *r, struct plan *p)
 {
-    const char *refused = cache_pod_create_heard(
-        p, v->d, &o->env, v->workers, o->said, json_incref(pod), o->now_ns);
+    const char *refused = cache_pod_create_heard(p, &v->making, json_incref(pod));
     if (refused)
         set_preloaded(r, COND_FALSE,
             cache_pod_say_unmade(o->cr, o->said, pod, refused, r->message, sizeof r->message),
@@ -379,7 +378,7 @@ static void replace_preloader(const struct dataset_observed *o, const struct dat
 {
     const json_t *pod = o->pods[at].pod;
     enum verdict verdict = v->d->npreload && v->health[at].state != CACHE_POD_LEAVING
-        ? plan_try(p, o->said, pod, json_deep_copy(desired), o->now_ns)
+        ? cache_pod_try(p, &v->making, pod, json_deep_copy(desired))
         : VERDICT_TAKEN;
     switch (verdict) {
     case VERDICT_TAKEN:

@@ -34,6 +34,8 @@ static char *remedy(const json_t *dataset, const json_t *pod, const char *words)
         return xasprintf("make the Dataset in another namespace: %s is the cluster's own, or that "
                          "of Millrace",
             kube_namespace(pod));
+    if (strncmp(words, "create secrets ", 15) == 0) /* not of the pod: what it mounts */
+        return xstrdup("raise the quota of Secrets, or delete some that nothing uses");
     if (!field)
         return xasprintf(
             "correct what the message names; of these pods, spec.cache.%s says more", component);

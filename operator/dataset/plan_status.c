@@ -7,6 +7,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
+#include "operator/render/volume.h"
 
 #define REFUSED "ApplyFailed"
 
@@ -444,7 +445,9 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     write_condition(o, conditions, &other, ready.message, &events);
     write_preloaded(o, conditions, preload, ready.message, &events);
 
+    cleanup_free char *key = v->making.key_made ? render_key_name(v->d, o->env.master) : NULL;
     struct dataset_status s = {.phase = ready.phase,
+        .key_secret = v->d ? key : jget_str(o->cr, "status.keySecret", NULL),
         .conditions = conditions,
         .spec = v->d,
         .has_preload = preload->asked || preload->ending,

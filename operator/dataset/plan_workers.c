@@ -60,7 +60,7 @@ static void replace_worker(const struct dataset_observed *o, struct dataset_eval
     place_offer_take(o, v, places, index, &offer);
     json_t *next = render_worker(v->d, &o->env, index, &offer.places);
     cleanup_free char *hash = xstrdup(kube_annotation(next, ANNOTATION_HASH));
-    switch (plan_try(p, o->said, pod, next, o->now_ns)) {
+    switch (cache_pod_try(p, &v->making, pod, next)) {
     case VERDICT_TAKEN:
         drop_pod(o, v, at, p);
         return;
@@ -83,8 +83,7 @@ static void make_worker(const struct dataset_observed *o, struct dataset_eval *v
     cleanup_place_offer struct place_offer offer;
     place_offer_take(o, v, places, index, &offer);
     cleanup_json json_t *pod = render_worker(v->d, &o->env, index, &offer.places);
-    const char *refused = cache_pod_create_heard(
-        p, v->d, &o->env, v->workers, o->said, json_incref(pod), o->now_ns);
+    const char *refused = cache_pod_create_heard(p, &v->making, json_incref(pod));
     if (refused && !*v->refused)
         v->refused_reason = cache_pod_say_unmade(
             o->cr, o->said, pod, refused, v->refused, sizeof v->refused);
@@ -171,7 +170,7 @@ static void move_one(const struct dataset_observed *o, struct dataset_eval *v,
             continue;
         cleanup_place_offer struct place_offer offer;
         place_offer_take(o, v, places, i, &offer);
-        if (plan_try(p, o->said, m->pod, render_worker(v->d, &o->env, i, &offer.places), o->now_ns)
+        if (cache_pod_try(p, &v->making, m->pod, render_worker(v->d, &o->env, i, &offer.places))
             != VERDICT_TAKEN) /* where it is will do */
             return;
         drop_pod(o, v, at, p);

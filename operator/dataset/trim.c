@@ -7,6 +7,7 @@
 #include "operator/ctl/trim.h"
 #include "operator/dataset/demand.h"
 #include "operator/dataset/informers.h"
+#include "operator/render/volume.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +54,20 @@ static void trim_pod_conditions(json_t *conditions)
     TRIM_EACH_TO(conditions, told);
 }
 
+/* Of its volumes that of the key: which Secret is it? */
+static void trim_pod_volumes(json_t *spec)
+{
+    json_t *volumes = part(spec, "volumes");
+    for (size_t i = json_array_size(volumes); i-- > 0;)
+        if (strcmp(jget_str(json_array_get(volumes, i), "name", ""), RENDER_KEY_VOLUME) != 0)
+            json_array_remove(volumes, i);
+    if (!json_array_size(volumes))
+        json_object_del(spec, "volumes");
+}
+
 void dataset_trim_pod(json_t *pod)
 {
-    static const char *const spec[] = {"nodeName", "priorityClassName", "containers"},
+    static const char *const spec[] = {"nodeName", "priorityClassName", "containers", "volumes"},
                              *const container[] = {"image", "resources"},
                              *const status[] = {"phase", "reason", "message", "podIP", "startTime",
                                  "conditions", "containerStatuses"},
@@ -63,6 +75,7 @@ void dataset_trim_pod(json_t *pod)
     json_t *s = part(pod, "spec"), *t = part(pod, "status");
     trim_meta(pod);
     TRIM_TO(s, spec);
+    trim_pod_volumes(s);
     TRIM_EACH_TO(part(s, "containers"), container);
     TRIM_TO(t, status);
     trim_pod_conditions(part(t, "conditions"));

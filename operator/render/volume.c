@@ -270,6 +270,15 @@ json_t *render_key(const struct dataset *d, const struct sign_key *master)
     return secret;
 }
 
+char *render_key_name(const struct dataset *d, const struct sign_key *master)
+{
+    struct sign_key key;
+    sign_key_derive(master, d->uid, &key);
+    char *name = key_secret(d, &key);
+    sign_key_wipe(&key);
+    return name;
+}
+
 void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
 {
     json_array_append_new(volumes,
@@ -284,15 +293,13 @@ void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *vo
 void render_key_volume(
     const struct dataset *d, const struct sign_key *master, json_t *volumes, json_t *volume_mounts)
 {
-    struct sign_key key;
-    sign_key_derive(master, d->uid, &key);
-    cleanup_free char *name = key_secret(d, &key);
-    sign_key_wipe(&key);
+    cleanup_free char *name = render_key_name(d, master);
     json_array_append_new(volumes,
-        json_pack("{s:s, s:{s:s, s:i}}", "name", "cache-key", "secret", "secretName", name,
+        json_pack("{s:s, s:{s:s, s:i}}", "name", RENDER_KEY_VOLUME, "secret", "secretName", name,
             "defaultMode", 0444));
     json_array_append_new(volume_mounts,
-        json_pack("{s:s, s:s, s:b}", "name", "cache-key", "mountPath", POD_KEY_DIR, "readOnly", 1));
+        json_pack(
+            "{s:s, s:s, s:b}", "name", RENDER_KEY_VOLUME, "mountPath", POD_KEY_DIR, "readOnly", 1));
 }
 
 void render_info_volume(json_t *volumes, json_t *volume_mounts)

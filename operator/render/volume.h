@@ -36,6 +36,9 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
  * has the uid, so that it is never that of the Dataset before, and the key's own, so that pods with
  * that of another master are outdated. */
 json_t *render_key(const struct dataset *d, const struct sign_key *master);
+/* Its name. Caller frees. */
+char *render_key_name(const struct dataset *d, const struct sign_key *master);
+#define RENDER_KEY_VOLUME "cache-key"
 /* A token of the Dataset's service account, renewed by kubelet. */
 void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
 #define RENDER_TOKEN_FILE POD_IDENTITY_DIR "/token"

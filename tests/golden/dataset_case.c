@@ -43,6 +43,7 @@ static json_t *object_before(const json_t *base, const json_t *c, const json_t *
     } else if (old && patch) {
         json_object_del(patch, "image");
         json_object_del(patch, "config");
+        json_object_del(patch, "masterKey");
         golden_merge(spec, patch);
     }
     return o;
@@ -50,16 +51,20 @@ static json_t *object_before(const json_t *base, const json_t *c, const json_t *
 
 static json_t *empty_world(const json_t *c, const json_t *world, bool old)
 {
-    const char *image = jget_str(c, "world.image", NULL);
+    const char *image = jget_str(c, "world.image", NULL),
+               *key = jget_str(c, "world.masterKey", NULL);
     const json_t *config = jget_obj(c, "world.config");
     json_t *w = json_pack("{s:s s:[]}", "now", jget_str(world, "now", ""), "objects");
     if (old && !json_is_string(jget(c, "before"))) {
         const json_t *before = jget_obj(c, "before.config");
         image = jget_str(c, "before.image", image);
+        key = jget_str(c, "before.masterKey", key);
         config = before ? before : config;
     }
     if (image)
         json_object_set_new(w, "image", json_string(image));
+    if (key)
+        json_object_set_new(w, "masterKey", json_string(key));
     if (config)
         json_object_set(w, "config", (json_t *)config);
     return w;

@@ -100,6 +100,13 @@ static bool answer(const struct plan *plan, const json_t *world, json_t *said)
         const char *words = json_string_value(json_object_get(jget(world, "refused"), a->name));
         if (a->op != PLAN_TRY && !(a->op == PLAN_CREATE && a->wanted && words))
             continue;
+        if (a->secret) {
+            const char *secret = kube_name(a->secret),
+                       *no = json_string_value(json_object_get(jget(world, "refused"), secret));
+            words = no ? no : words;
+            if (!no)
+                json_object_set_new(said, secret, json_pack("{s:s}", "wanted", "made"));
+        }
         json_t *verdict = json_pack("{s:s, s:I, s:s*}", "wanted", a->wanted, "at",
             (json_int_t)golden_now(world), "refused", words);
         json_object_set_new(said, a->name, verdict);

@@ -225,46 +225,6 @@ static void a_label_that_does_not_stay_is_told(void **state)
     run(0, ERR_NONE);
 }
 
-/* We may make them, and not read them. */
-static void a_secret_that_is_there_is_left_alone(void **state)
-{
-    (void)state;
-    fake_api_put(api, &kube_secrets,
-        json_pack("{s:{s:s,s:s}, s:{s:s}}", "metadata", "name", "s", "namespace", "n", "data",
-            "key", "old"));
-    for (int i = 0; i < 2; i++) {
-        plan_create(&plan, &kube_secrets,
-            json_pack("{s:{s:s,s:s}, s:{s:s}}", "metadata", "name", i ? "t" : "s", "namespace", "n",
-                "data", "key", "new"));
-        run(0, ERR_NONE);
-    }
-    cleanup_json json_t *s = fake_api_get(api, &kube_secrets, "n/s"),
-                        *t = fake_api_get(api, &kube_secrets, "n/t");
-    assert_string_equal(jget_str(s, "data.key", ""), "old");
-    assert_string_equal(jget_str(t, "data.key", ""), "new");
-    assert_int_equal(fake_api_count(api, "GET", "/secrets"), 0);
-}
-
-/* Its quota is asked before anybody looks whether it is there. */
-static void a_quota_says_nothing_of_a_secret_that_was_made(void **state)
-{
-    (void)state;
-    const struct fake_fault quota = {.method = "POST",
-        .in = "/secrets",
-        .times = 1,
-        .kind = FAULT_STATUS,
-        .status = 403,
-        .body =
-            "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
-    for (int made = 0; made < 2; made++) {
-        fake_api_fault(api, &quota);
-        plan_create_secret(
-            &plan, json_pack("{s:{s:s,s:s}}", "metadata", "name", "s", "namespace", "n"), made);
-        run(made ? 0 : -1, made ? ERR_NONE : ERR_DENIED);
-        fake_api_mend(api);
-    }
-}
-
 static const char *heard_of(const struct fake_fault *fault, const char *name)
 {
     static char words[300];
@@ -493,9 +453,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             one_whose_label_was_taken_away_gets_it_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_label_that_does_not_stay_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_quota_says_nothing_of_a_secret_that_was_made, setup, teardown),
         cmocka_unit_test_setup_teardown(a_successor_is_tried_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_pod_is_heard_of, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_gone_needs_no_delete, setup, teardown),
