@@ -4,6 +4,7 @@
  * sends is closed by the closer, and how often it may speak, ask and be told of in the log is
  * limited. */
 #include "csi/handoff_priv.h"
+#include "csi/listen.h"
 #include "csi/mount.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -24,11 +25,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define FUSE_MAJOR      10
-#define FUSE_MINOR      229
-#define EARLY_NS        (5 * NS_PER_S)
-#define ACCEPT_AGAIN_NS (50 * NS_PER_MS)
-#define INIT_MIN        48 /* fuse_in_header and the oldest fuse_init_in */
+#define FUSE_MAJOR 10
+#define FUSE_MINOR 229
+#define EARLY_NS   (5 * NS_PER_S)
+#define INIT_MIN   48 /* fuse_in_header and the oldest fuse_init_in */
 
 /* A job that opens files that are not registered yet makes two messages a file. */
 static const struct bucket_rate messages = {.interval_ns = NS_PER_MS / 10, .burst = 20000};
@@ -106,7 +106,7 @@ void client_accept(struct handoff_mount *v)
 {
     int fd = accept4(v->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) { /* those in use will come back; whoever connects stays ready to be accepted */
-        v->accept_ns = clock_mono_ns() + ACCEPT_AGAIN_NS;
+        v->accept_ns = clock_mono_ns() + LISTEN_AGAIN_NS;
         return;
     }
     struct ucred peer = {0};

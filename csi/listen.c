@@ -17,10 +17,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG         4096 /* a node that starts many pods connects in a burst */
-#define ACCEPT_AGAIN_NS (50 * NS_PER_MS)
-#define CHECK_MS        5000 /* how often the socket files are looked at */
-#define SOCKETS_MAX     4
+#define BACKLOG     4096 /* a node that starts many pods connects in a burst */
+#define CHECK_MS    5000 /* how often the socket files are looked at */
+#define SOCKETS_MAX 4
 
 struct listen_socket {
     char *path;
@@ -70,7 +69,7 @@ static void accept_one(struct listener *l, struct listen_socket *s)
 {
     cleanup_fd int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) { /* no descriptors left, mostly: those in use will come back */
-        clock_sleep_ns(ACCEPT_AGAIN_NS);
+        clock_sleep_ns(LISTEN_AGAIN_NS);
         return;
     }
     struct ucred peer;

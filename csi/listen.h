@@ -5,9 +5,13 @@
 #ifndef MILLRACE_CSI_LISTEN_H
 #define MILLRACE_CSI_LISTEN_H
 
+#include "lib/base/clock.h"
 #include "lib/base/err.h"
 
 #include <stddef.h>
+
+/* How long whoever accepts waits after a failure, of which most are that no descriptor is left. */
+#define LISTEN_AGAIN_NS (50 * NS_PER_MS)
 
 struct listener; /* opaque */
 /* accepted() owns the fd (non-blocking, CLOEXEC) and is called on the listener's thread, which

@@ -176,7 +176,8 @@ int dir_move_copy(struct dir_move *m, struct err *e)
     struct err none = ERR_INIT;
     if (journal_begin(m, e))
         return -1;
-    if (gather_moved(m, e) == 0 && each("copies", m->n, DIR_MOVE_AT_ONCE, copy_moved, m, e) == 0
+    if (gather_moved(m, e) == 0
+        && each("copies", m->n, DIR_MOVE_AT_ONCE, copy_moved, m, NULL, e) == 0
         && journal_note(m, FROM, m->from, DELETING, e) == 0 && journal_sync(m, e) == 0)
         return 0;
     journal_note(m, FROM, m->from, COPYING, &none); /* it may say otherwise by now */

@@ -221,8 +221,8 @@ static int purge_level(struct level *l, struct err *e)
     struct level below = {.p = l->p};
     l->below = &below;
     pthread_mutex_init(&l->mu, NULL);
-    int rc = each("purge", l->ndirs, DIR_MOVE_AT_ONCE, look_into, l, e)
-            || each("purge", l->nfiles, DIR_MOVE_AT_ONCE, purge_one_file, l, e)
+    int rc = each("purge", l->ndirs, DIR_MOVE_AT_ONCE, look_into, l, NULL, e)
+            || each("purge", l->nfiles, DIR_MOVE_AT_ONCE, purge_one_file, l, NULL, e)
         ? -1
         : 0;
     free_files(l);
@@ -230,7 +230,7 @@ static int purge_level(struct level *l, struct err *e)
     if (rc == 0 && below.ndirs)
         rc = purge_level(&below, e);
     free_dirs(&below);
-    return rc || each("purge", l->ndirs, DIR_MOVE_AT_ONCE, remove_one_dir, l, e) ? -1 : 0;
+    return rc || each("purge", l->ndirs, DIR_MOVE_AT_ONCE, remove_one_dir, l, NULL, e) ? -1 : 0;
 }
 
 int dir_purge(const struct dir_purge *p, const char *victim, const char *kept, struct err *e)

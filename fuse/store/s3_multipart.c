@@ -2,10 +2,9 @@
 /* Uploads and copies of large objects in parts that go at the same time. */
 #include "fuse/store/s3.h"
 
+#include "lib/base/each.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/base/pool.h"
-#include "lib/base/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,13 +27,9 @@ struct multipart {
     unsigned nparts;
     char **etags; /* nparts; each written by the thread that sent the part, as is the next */
     uint64_t *sums;
-    enum s3_sum sum; /* of sums and of the object; none for a copy: the server has what it has */
-    atomic_uint next;
-    struct progress_things progress; /* of the thread that sends */
-    atomic_bool stop;                /* one part has failed: the others need not go on */
-    const atomic_bool *cancel;       /* the caller's, or NULL */
-    pthread_mutex_t mu;
-    struct err first; /* mu */
+    enum s3_sum sum;  /* of sums and of the object; none for a copy: the server has what it has */
+    atomic_bool stop; /* one part has failed: the others need not go on */
+    const atomic_bool *cancel; /* the caller's, or NULL */
 };
 
 uint64_t s3_part_size(uint64_t len, uint64_t wanted)
@@ -43,20 +38,12 @@ uint64_t s3_part_size(uint64_t len, uint64_t wanted)
     return MAX(wanted, (least + MIB - 1) / MIB * MIB);
 }
 
-static void multipart_fail(struct multipart *j, const struct err *e)
+static int send_part(void *user, size_t index, struct err *e)
 {
-    pthread_mutex_lock(&j->mu);
-    if (j->first.cls == ERR_NONE)
-        j->first = *e;
-    pthread_mutex_unlock(&j->mu);
-    atomic_store(&j->stop, true);
-}
-
-static int send_part(struct multipart *j, unsigned index, struct err *e)
-{
+    struct multipart *j = user;
     uint64_t off = index * j->part, len = MIN(j->part, j->len - off);
     char number[16];
-    snprintf(number, sizeof number, "%u", index + 1);
+    snprintf(number, sizeof number, "%zu", index + 1);
     const struct sigv4_pair query[] = {{"partNumber", number}, {"uploadId", j->upload_id}};
     cleanup_free char *source = j->fd < 0 ? s3_copy_source(j->s, j->copy_from) : NULL;
     cleanup_free char *range = j->fd < 0
@@ -101,36 +88,11 @@ static int send_part(struct multipart *j, unsigned index, struct err *e)
         if (!bad) {
             cleanup_free char *what = s3_name(j->s, j->key);
             store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
-                ": the server took part %u without an ETag", index + 1);
+                ": the server took part %zu without an ETag", index + 1);
         }
         if (!s3_again(j->s, &r, &out, e))
             return -1;
     }
-}
-
-static void send_next_parts(void *user)
-{
-    struct multipart *j = user;
-    unsigned index;
-    progress_as(&j->progress);
-    while (!atomic_load(&j->stop) && (index = atomic_fetch_add(&j->next, 1)) < j->nparts) {
-        struct err e = ERR_INIT;
-        if (send_part(j, index, &e))
-            multipart_fail(j, &e);
-    }
-}
-
-static void send_parts(struct multipart *j)
-{
-    unsigned want = MIN(j->s->parallel_parts, j->nparts);
-    struct pool *pool = want > 1
-        ? pool_new(&(struct pool_conf){.name = "s3-parts", .threads = want - 1})
-        : NULL;
-    for (unsigned n = 1; pool && n < want; n++)
-        if (pool_add(pool, 0, send_next_parts, j))
-            break;
-    send_next_parts(j); /* this thread works too */
-    pool_free(pool);
 }
 
 static char *multipart_begin(
@@ -298,23 +260,19 @@ int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct 
         .expect = what->expect,
         .cancel = what->cancel,
         .len = what->len,
-        .sum = sum,
-        .progress = progress_mine()};
+        .sum = sum};
     j.part = s3_part_size(j.len, j.fd < 0 ? s->copy_part_size : s->part_size);
     j.nparts = (unsigned)((j.len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);
     cleanup_free uint64_t *sums = xcalloc(j.nparts, sizeof *sums);
     j.sums = sums;
-    pthread_mutex_init(&j.mu, NULL);
-    send_parts(&j);
-    int rc = j.first.cls != ERR_NONE ? -1 : multipart_complete(&j, etag, e);
-    if (j.first.cls != ERR_NONE && e)
-        *e = j.first;
+    int rc = each("s3-parts", j.nparts, s->parallel_parts, send_part, &j, &j.stop, e)
+        ? -1
+        : multipart_complete(&j, etag, e);
     if (rc)
         abort_upload(s, j.key, id);
     for (unsigned i = 0; i < j.nparts; i++)
         free(j.etags[i]);
     free(j.etags);
-    pthread_mutex_destroy(&j.mu);
     return rc;
 }

@@ -190,7 +190,7 @@ static int tell_some(struct web *w, const char *dir, const struct names_below *l
     int rc = 0;
     for (size_t i = 0; i < n; i++)
         entry[i].path = l->name[from + i];
-    each("web-list", n, ASKERS, ask_one, &(struct askers){w, entry}, NULL);
+    each("web-list", n, ASKERS, ask_one, &(struct askers){w, entry}, NULL, NULL);
     for (size_t i = 0; i < n && rc == 0 && !*ended; i++) {
         if (entry[i].rc && entry[i].e.cls == ERR_NOTFOUND)
             continue;

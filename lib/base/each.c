@@ -6,8 +6,6 @@
 #include "lib/base/progress.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 
 struct each {
     size_t n;
@@ -15,7 +13,7 @@ struct each {
     void *user;
     struct progress_things progress;
     atomic_size_t next;
-    atomic_bool stop;
+    atomic_bool *failed;
     pthread_mutex_t mu;
     struct err first; /* mu */
 };
@@ -23,8 +21,9 @@ struct each {
 static void each_failed(struct each *all, const struct err *e)
 {
     pthread_mutex_lock(&all->mu);
-    if (!atomic_exchange(&all->stop, true))
+    if (!atomic_load(all->failed))
         all->first = *e;
+    atomic_store(all->failed, true);
     pthread_mutex_unlock(&all->mu);
 }
 
@@ -33,7 +32,7 @@ static void do_next(void *user)
     struct each *all = user;
     size_t i;
     progress_as(&all->progress);
-    while (!atomic_load(&all->stop) && (i = atomic_fetch_add(&all->next, 1)) < all->n) {
+    while (!atomic_load(all->failed) && (i = atomic_fetch_add(&all->next, 1)) < all->n) {
         struct err e = ERR_INIT;
         if (all->fn(all->user, i, &e))
             each_failed(all, &e);
@@ -41,10 +40,15 @@ static void do_next(void *user)
 }
 
 int each(const char *name, size_t n, unsigned threads,
-    int (*fn)(void *user, size_t i, struct err *e), void *user, struct err *e)
+    int (*fn)(void *user, size_t i, struct err *e), void *user, atomic_bool *failed, struct err *e)
 {
-    struct each all = {.n = n, .fn = fn, .user = user, .progress = progress_mine()};
-    unsigned others = n ? (unsigned)MIN(n, (size_t)threads) - 1 : 0;
+    atomic_bool own = false;
+    struct each all = {.n = n,
+        .fn = fn,
+        .user = user,
+        .failed = failed ? failed : &own,
+        .progress = progress_mine()};
+    unsigned others = n && threads ? (unsigned)MIN(n, (size_t)threads) - 1 : 0;
     struct pool *pool = others ? pool_new(&(struct pool_conf){.name = name, .threads = others})
                                : NULL;
     pthread_mutex_init(&all.mu, NULL);
@@ -54,7 +58,8 @@ int each(const char *name, size_t n, unsigned threads,
     do_next(&all);
     pool_free(pool);
     pthread_mutex_destroy(&all.mu);
-    if (atomic_load(&all.stop) && e)
+    bool any = atomic_load(all.failed);
+    if (any && e)
         *e = all.first;
-    return atomic_load(&all.stop) ? -1 : 0;
+    return any ? -1 : 0;
 }

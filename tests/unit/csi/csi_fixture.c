@@ -4,6 +4,7 @@
 #include "csi/mount.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +43,16 @@ void csi_fixture_close(struct csi_fixture *w)
     handoff_put(w->mount);
     handoff_free(w->handoff);
     w->mount = NULL;
+}
+
+int csi_fixture_hello(struct csi_fixture *w)
+{
+    struct err e = ERR_INIT;
+    uint32_t version = HANDOFF_VERSION;
+    int sock = handoff_connect(w->sock, &e);
+    assert_true(sock >= 0);
+    assert_int_equal(handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e), 0);
+    return sock;
 }
 
 int csi_fixture_setup(void **state)

@@ -30,6 +30,9 @@ struct csi_fixture {
 void csi_fixture_open(struct csi_fixture *w, int64_t abandon_ns);
 void csi_fixture_close(struct csi_fixture *w);
 /* *state: struct csi_fixture *, in a csi_env */
+/* The socket of one that connects as a client does and says hello; the caller closes it. */
+int csi_fixture_hello(struct csi_fixture *w);
+
 int csi_fixture_setup(void **state);
 int csi_fixture_teardown(void **state);
 void end_client(pid_t pid);

@@ -27,16 +27,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int hello(struct csi_fixture *w)
-{
-    struct err e = ERR_INIT;
-    uint32_t version = HANDOFF_VERSION;
-    int sock = handoff_connect(w->sock, &e);
-    assert_true(sock >= 0);
-    assert_int_equal(handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e), 0);
-    return sock;
-}
-
 static int64_t ask(int sock, int fd)
 {
     struct err e = ERR_INIT;
@@ -74,14 +64,14 @@ static void test_hostile_messages(void **state)
     sock = handoff_connect(w->sock, &e);
     handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e);
     assert_true(dropped(sock));
-    sock = hello(w);
+    sock = csi_fixture_hello(w);
     assert_int_equal(send(sock, "short", 5, 0), 5);
     assert_true(dropped(sock));
-    sock = hello(w);
+    sock = csi_fixture_hello(w);
     handoff_send(sock, HANDOFF_WELCOME, "x", 1, -1, &e);
     assert_true(dropped(sock));
     /* serving, before there is a mount; an fd that nobody wants; ids that were never given */
-    sock = hello(w);
+    sock = csi_fixture_hello(w);
     int64_t id = 1;
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
@@ -109,7 +99,7 @@ static void test_hostile_files(void **state)
     csi_fixture_open(w, 0);
     pid_t pid = client(w);
     must_stage(w);
-    int sock = hello(w); /* waits behind the client … */
+    int sock = csi_fixture_hello(w); /* waits behind the client … */
     end_client(pid);
     struct handoff_msg m;
     cleanup_fd int fuse = -1;
@@ -253,7 +243,7 @@ static void test_hostile_close(void **state)
             HANDOFF_HELLO, HANDOFF_BACKING_OPEN, HANDOFF_RETURN_FD, HANDOFF_WHO};
         for (size_t i = 0; hung >= 0 && i < ARRAY_LEN(types); i++)
             for (int k = 0; k < 3; k++) {
-                int sock = hello(w);
+                int sock = csi_fixture_hello(w);
                 handoff_send(sock, types[i], &(int64_t){1}, 8, k == 1 ? tcp : hung, &e);
                 shutdown(sock, SHUT_WR);
             }
@@ -296,12 +286,12 @@ static void test_hostile_return(void **state)
     dev_t other_dev;
     assert_int_equal(mkdir(elsewhere, 0755), 0);
     assert_int_equal(mount_fuse(elsewhere, false, &other, &other_dev, &e), 0);
-    int sock = hello(w);
+    int sock = csi_fixture_hello(w);
     handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, null, &e);
     handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     assert_true(dropped(sock)); /* it serves none */
     assert_false(state_of(w).usable);
-    sock = hello(w);
+    sock = csi_fixture_hello(w);
     handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, other, &e);
     handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     assert_true(dropped(sock)); /* it serves another mount */
@@ -339,7 +329,7 @@ static void test_return_of_an_ended_mount(void **state)
     assert_int_equal(mkdir(before, 0755), 0);
     assert_int_equal(mount_fuse(before, false, &ended, &dev, &e), 0);
     assert_int_equal(mount_end_fuse(before, false, 0, &e), 0);
-    int sock = hello(w);
+    int sock = csi_fixture_hello(w);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, stager, w), 0);
     assert_int_equal(handoff_recv(sock, NULL, &m, &fuse, &e), 1);
@@ -349,7 +339,7 @@ static void test_return_of_an_ended_mount(void **state)
     handoff_send(sock, HANDOFF_INIT, old_init, sizeof old_init, -1, &e);
     handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     assert_true(dropped(sock));
-    sock = hello(w); /* and comes back with what has that number by now */
+    sock = csi_fixture_hello(w); /* and comes back with what has that number by now */
     handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, null, &e);
     handoff_send(sock, HANDOFF_INIT, old_init, sizeof old_init, -1, &e);
     handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
@@ -401,7 +391,7 @@ static void test_who(void **state)
             pause();
     }
     assert_int_equal(read(ready[0], name, 1), 1);
-    int sock = hello(w);
+    int sock = csi_fixture_hello(w);
     end_client(pid); /* ours is the next */
     ask_who(sock, getpid(), name);
     snprintf(want, sizeof want, "pod of %d", (int)getpid());

@@ -11,16 +11,6 @@
 
 #define HOPELESS_MS 10000 /* csi/handoff_thread.c */
 
-static int connect_next(struct csi_fixture *w)
-{
-    struct err e = ERR_INIT;
-    uint32_t version = HANDOFF_VERSION;
-    int sock = handoff_connect(w->sock, &e);
-    assert_true(sock >= 0);
-    assert_int_equal(handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e), 0);
-    return sock;
-}
-
 static struct handoff_welcome welcomed(int sock)
 {
     struct handoff_msg m;
@@ -40,7 +30,7 @@ static int succeed(struct csi_fixture *w, struct handoff_welcome *welcome)
 {
     pid_t pid = client(w);
     must_stage(w);
-    int sock = connect_next(w);
+    int sock = csi_fixture_hello(w);
     end_client(pid);
     *welcome = welcomed(sock);
     return sock;
@@ -66,7 +56,7 @@ static void test_another_init(void **state)
     memset(other, 0x55, sizeof other);
     assert_int_equal(handoff_send(sock, HANDOFF_INIT, other, sizeof other, -1, &e), 0);
     close(sock);
-    sock = connect_next(w);
+    sock = csi_fixture_hello(w);
     second = welcomed(sock);
     assert_int_equal(second.init_len, first.init_len);
     assert_memory_equal(second.init, first.init, first.init_len);

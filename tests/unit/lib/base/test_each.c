@@ -34,7 +34,7 @@ static void run_each(size_t n, unsigned threads, unsigned expected)
     struct err e = ERR_INIT;
     memset(calls, 0, sizeof calls);
     most_together = 0;
-    assert_int_equal(each("each", n, threads, count_call, &expected, &e), 0);
+    assert_int_equal(each("each", n, threads, count_call, &expected, NULL, &e), 0);
     for (size_t i = 0; i < MANY; i++)
         assert_int_equal(calls[i], i < n);
     assert_int_equal(most_together, expected);
@@ -59,15 +59,17 @@ static void test_stops_at_a_failure(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
+    atomic_bool failed = false;
     size_t bad = 3;
     memset(calls, 0, sizeof calls);
-    assert_int_equal(each("each", MANY, 1, fail_at, &bad, &e), -1);
+    assert_int_equal(each("each", MANY, 1, fail_at, &bad, &failed, &e), -1);
+    assert_true(failed);
     assert_int_equal(e.sys, EIO);
     assert_non_null(strstr(e.msg, "the one at 3"));
     assert_int_equal(calls[3], 1);
     assert_int_equal(calls[4], 0);
     memset(calls, 0, sizeof calls);
-    assert_int_equal(each("each", MANY, THREADS, fail_at, &bad, NULL), -1);
+    assert_int_equal(each("each", MANY, THREADS, fail_at, &bad, NULL, NULL), -1);
     assert_int_equal(calls[3], 1);
 }
 
@@ -86,7 +88,7 @@ static void test_is_progress_of_its_caller(void **state)
     progress_of(7, 7);
     const struct progress_things mine = progress_mine();
     uint64_t before = progress_count(&mine);
-    assert_int_equal(each("each", 100, THREADS, mark, NULL, NULL), 0);
+    assert_int_equal(each("each", 100, THREADS, mark, NULL, NULL, NULL), 0);
     assert_int_equal(progress_count(&mine) - before, 100);
 }
 
