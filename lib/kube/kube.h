@@ -67,6 +67,9 @@ bool kube_deleting(const json_t *object); /* metadata.deletionTimestamp is there
 /* the ownerReference with controller: true, or NULL */
 const json_t *kube_controller_of(const json_t *object);
 bool kube_controlled_by(const json_t *object, const char *owner_uid);
+/* Of an array of containers, or of their statuses, the one of that name (or of none); NULL: it is
+ * not there. Webhooks add containers, before ours, too. */
+const json_t *kube_container(const json_t *containers, const char *name);
 /* metadata.resourceVersion as a number; 0 if it is none */
 uint64_t kube_rv(const json_t *object);
 

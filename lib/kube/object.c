@@ -97,6 +97,18 @@ bool kube_controlled_by(const json_t *object, const char *owner_uid)
     return uid && strcmp(uid, owner_uid) == 0;
 }
 
+const json_t *kube_container(const json_t *containers, const char *name)
+{
+    const json_t *container;
+    size_t i;
+    json_array_foreach (containers, i, container) {
+        const char *its = json_string_value(json_object_get(container, "name"));
+        if (!its || strcmp(its, name) == 0)
+            return container;
+    }
+    return NULL;
+}
+
 uint64_t kube_rv(const json_t *object)
 {
     const char *text = meta(object, "resourceVersion");

@@ -133,20 +133,22 @@ static char *wanted_of(const json_t *pod, const json_t *successor)
         *kube_annotation(successor, ANNOTATION_SMALL) ? "/small" : "");
 }
 
-/* A quota counts the pod now: what asks for no more finds room in it when the pod is gone. */
+/* A quota counts the pod now: what asks for no more finds room in it when the pod is gone. Of our
+ * container: what a webhook has added to the pod, it adds to the successor. */
 static bool asks_no_more(const json_t *successor, const json_t *pod)
 {
-    static const char *const parts[] = {
-        "spec.containers[0].resources.requests", "spec.containers[0].resources.limits"};
+    static const char *const parts[] = {"resources.requests", "resources.limits"};
+    const json_t *wants = kube_container(jget_arr(successor, "spec.containers"), CONTAINER_MAIN),
+                 *has = kube_container(jget_arr(pod, "spec.containers"), CONTAINER_MAIN);
     if (strcmp(jget_str(successor, "spec.priorityClassName", ""),
             jget_str(pod, "spec.priorityClassName", ""))
         != 0)
         return false; /* another quota may count it */
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        const json_t *was = jget_obj(pod, parts[i]);
+        const json_t *was = jget_obj(has, parts[i]);
         json_t *amount;
         const char *name;
-        json_object_foreach ((json_t *)(uintptr_t)jget_obj(successor, parts[i]), name, amount) {
+        json_object_foreach ((json_t *)(uintptr_t)jget_obj(wants, parts[i]), name, amount) {
             int64_t next = 0, now = 0;
             const char *text = json_string_value(amount),
                        *had = json_string_value(json_object_get(was, name));

@@ -112,20 +112,40 @@ static const char *log_words(const char *line, char *out, size_t cap)
     return msg ? out : line;
 }
 
-static void crashed(struct cache_pod_health *v, const json_t *pod, const json_t *terminated)
+static bool is_main(const json_t *container)
 {
-    char line[256], words[256];
+    return strcmp(jget_str(container, "name", CONTAINER_MAIN), CONTAINER_MAIN) == 0;
+}
+
+/* "pod NAME", " on node NODE" unless that is NULL, or which container of it, if it is not ours. */
+static const char *container_words(
+    const json_t *pod, const json_t *container, const char *node, char out[512])
+{
+    const char *on = node ? " on node " : "", *at = node ? node : "";
+    if (is_main(container))
+        snprintf(out, 512, "pod %s%s%s", kube_name(pod), on, at);
+    else
+        snprintf(out, 512,
+            "container %s of pod %s%s%s, which is not Millrace's (added by a webhook?),",
+            jget_str(container, "name", ""), kube_name(pod), on, at);
+    return out;
+}
+
+static void crashed(struct cache_pod_health *v, const json_t *pod, const json_t *container,
+    const json_t *terminated)
+{
+    char line[256], words[256], who[512];
     const char *said = log_words(
         cache_pod_last_line(jget_str(terminated, "message", ""), line, sizeof line), words,
         sizeof words);
     const char *reason = jget_str(terminated, "reason", "");
-    if (strcmp(reason, "OOMKilled") == 0)
+    if (strcmp(reason, "OOMKilled") == 0 && is_main(container))
         set_problem(v, "OutOfMemory",
             "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",
             kube_name(pod), kube_label(pod, LABEL_COMPONENT)); /* the field has its name */
     else
-        set_problem(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod),
-            (int)jget_int(terminated, "exitCode", -1),
+        set_problem(v, "ContainerCrashed", "%s ended with exit code %d%s%s",
+            container_words(pod, container, NULL, who), (int)jget_int(terminated, "exitCode", -1),
             *reason && strcmp(reason, "Error") != 0 ? ", " : "",
             strcmp(reason, "Error") != 0 ? reason : "");
     size_t len = strlen(v->message);
@@ -136,42 +156,63 @@ static void crashed(struct cache_pod_health *v, const json_t *pod, const json_t 
 
 const json_t *cache_pod_container(const json_t *pod)
 {
-    const json_t *all = jget_arr(pod, "status.containerStatuses");
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        const json_t *c = json_array_get(all, i);
-        if (strcmp(jget_str(c, "name", CONTAINER_MAIN), CONTAINER_MAIN) == 0)
-            return c;
-    }
-    return NULL;
+    return kube_container(jget_arr(pod, "status.containerStatuses"), CONTAINER_MAIN);
 }
 
-/* Evaluates what Kubernetes knows of the container. false: nothing is wrong with it. */
-static bool evaluate_container(const json_t *pod, struct cache_pod_health *v)
+static void say_image(struct cache_pod_health *v, const json_t *pod, const json_t *container)
 {
-    const json_t *c = cache_pod_container(pod);
+    char who[512];
+    const json_t *spec = is_main(container)
+        ? kube_container(jget_arr(pod, "spec.containers"), CONTAINER_MAIN)
+        : NULL;
+    const char *message = jget_str(container, "state.waiting.message", "");
+    set_problem(v, "ImagePullFailed", "%s cannot get %s%s: %s: %s",
+        container_words(pod, container, v->node, who), spec ? "the image " : "its image",
+        jget_str(spec, "image", ""), jget_str(container, "state.waiting.reason", ""),
+        *message ? message : "see the pod's events");
+}
+
+/* Evaluates what Kubernetes knows of a container. false: nothing is wrong with it. */
+static bool evaluate_container(const json_t *pod, const json_t *c, struct cache_pod_health *v)
+{
+    char who[512];
     const json_t *waiting = jget(c, "state.waiting"), *ended = jget(c, "state.terminated"),
                  *last = jget(c, "lastState.terminated");
     const char *reason = jget_str(waiting, "reason", ""),
                *message = jget_str(waiting, "message", "");
     if (is_image_reason(reason)) {
-        set_problem(v, "ImagePullFailed", "pod %s on node %s cannot get the image %s: %s: %s",
-            kube_name(pod), v->node, jget_str(pod, "spec.containers[0].image", ""), reason,
-            *message ? message : "see the pod's events");
+        say_image(v, pod, c);
         return true;
     }
     if (ended && jget_int(ended, "exitCode", 0) != 0) {
-        crashed(v, pod, ended);
+        crashed(v, pod, c, ended);
         return true;
     }
     if (last && jget_int(last, "exitCode", 0) != 0 && waiting) {
-        crashed(v, pod, last);
+        crashed(v, pod, c, last);
         return true;
     }
     if (*reason && strcmp(reason, "ContainerCreating") != 0
         && strcmp(reason, "PodInitializing") != 0) {
-        set_problem(v, "ContainerFailed", "pod %s on node %s cannot start: %s: %s", kube_name(pod),
-            v->node, reason, message);
+        set_problem(v, "ContainerFailed", "%s cannot start: %s: %s",
+            container_words(pod, c, v->node, who), reason, message);
         return true;
+    }
+    return false;
+}
+
+/* Ours first: the others, a mesh's say, are not in our hands, but hold the pod up as well. */
+static bool evaluate_containers(const json_t *pod, struct cache_pod_health *v)
+{
+    static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+    if (evaluate_container(pod, cache_pod_container(pod), v))
+        return true;
+    for (size_t k = 0; k < ARRAY_LEN(lists); k++) {
+        const json_t *all = jget_arr(pod, lists[k]);
+        for (size_t i = 0; i < json_array_size(all); i++)
+            if (!is_main(json_array_get(all, i))
+                && evaluate_container(pod, json_array_get(all, i), v))
+                return true;
     }
     return false;
 }
@@ -301,7 +342,7 @@ void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int6
         out->state = CACHE_POD_READY;
     } else if (pod_condition_is(pod, "PodScheduled", "False")) {
         evaluate_unscheduled(pod, d, out);
-    } else if (!evaluate_container(pod, out) && !evaluate_report(m->report, d, out)) {
+    } else if (!evaluate_containers(pod, out) && !evaluate_report(m->report, d, out)) {
         evaluate_starting(pod, m->report, now_ns, out);
     }
 }

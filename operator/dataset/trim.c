@@ -68,9 +68,9 @@ static void trim_pod_volumes(json_t *spec)
 void dataset_trim_pod(json_t *pod)
 {
     static const char *const spec[] = {"nodeName", "priorityClassName", "containers", "volumes"},
-                             *const container[] = {"image", "resources"},
+                             *const container[] = {"name", "image", "resources"},
                              *const status[] = {"phase", "reason", "message", "podIP", "startTime",
-                                 "conditions", "containerStatuses"},
+                                 "conditions", "containerStatuses", "initContainerStatuses"},
                              *const ran[] = {"name", "restartCount", "state", "lastState"};
     json_t *s = part(pod, "spec"), *t = part(pod, "status");
     trim_meta(pod);
@@ -80,6 +80,7 @@ void dataset_trim_pod(json_t *pod)
     TRIM_TO(t, status);
     trim_pod_conditions(part(t, "conditions"));
     TRIM_EACH_TO(part(t, "containerStatuses"), ran);
+    TRIM_EACH_TO(part(t, "initContainerStatuses"), ran);
 }
 
 /* ---- the volume, its claim, and what else a Dataset has one of ---- */

@@ -372,8 +372,18 @@ static json_t *asking_for(const char *memory)
     json_t *p = pod("p", "u");
     json_object_set_new(json_object_get(p, "metadata"), "uid", json_string("old"));
     json_object_set_new(p, "spec",
-        json_pack("{s:[{s:{s:{s:s}}}]}", "containers", "resources", "requests", "memory", memory));
+        json_pack("{s:[{s:s, s:{s:{s:s}}}]}", "containers", "name", CONTAINER_MAIN, "resources",
+            "requests", "memory", memory));
     return p;
+}
+
+/* A webhook has put its container before ours. */
+static json_t *with_a_proxy(json_t *pod)
+{
+    json_array_insert_new(json_object_get(json_object_get(pod, "spec"), "containers"), 0,
+        json_pack(
+            "{s:s, s:{s:{s:s}}}", "name", "a-proxy", "resources", "requests", "memory", "1Mi"));
+    return pod;
 }
 
 static enum verdict try_it(const json_t *old, const char *memory, int64_t now_ns)
@@ -398,7 +408,7 @@ static void a_successor_is_tried_once(void **state)
         {403, "Forbidden", "exceeded quota: q", "2Gi", VERDICT_REFUSED},
         {400, "BadRequest", "admission webhook w does not support dry run", "1Gi", VERDICT_TAKEN},
         {500, "InternalError", "failed calling webhook w", "1Gi", VERDICT_REFUSED}};
-    cleanup_json json_t *old = asking_for("1Gi");
+    cleanup_json json_t *old = with_a_proxy(asking_for("1Gi"));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cleanup_free char *body = xasprintf(
             "{\"kind\":\"Status\",\"message\":\"%s\",\"reason\":\"%s\",\"code\":%d}",

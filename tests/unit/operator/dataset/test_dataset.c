@@ -405,22 +405,6 @@ static void test_long_message(void **state)
     }
 }
 
-/* Kubelet orders containers by name, and a mesh's may be the first. */
-static void test_another_container_first(void **state)
-{
-    (void)state;
-    cleanup_json json_t *pod = json_pack(
-        "{s:{s:s}, s:{s:s, s:[{s:s, s:{s:{}}}, {s:s, s:{s:{s:s}}, s:{s:{s:i, s:s}}}]}}", "metadata",
-        "name", "p", "status", "phase", "Running", "containerStatuses", "name", "a-proxy", "state",
-        "running", "name", "millrace", "state", "waiting", "reason", "CrashLoopBackOff",
-        "lastState", "terminated", "exitCode", 3, "message", "no bucket");
-    assert_non_null(pod);
-    struct cache_pod_health v;
-    cache_pod_evaluate(&(struct cache_pod){pod, NULL}, NULL, 0, &v);
-    assert_string_equal(v.reason, "ContainerCrashed");
-    assert_non_null(strstr(v.message, "exit code 3: no bucket"));
-}
-
 /* What differs in most reports is no news; and what no plan reads is not kept. */
 static void test_report_news(void **state)
 {
@@ -484,7 +468,6 @@ int main(void)
         cmocka_unit_test(test_names_for_dns),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_long_message),
-        cmocka_unit_test(test_another_container_first),
         cmocka_unit_test(test_report_news),
     };
     return cmocka_run_group_tests_name("dataset", tests, NULL, NULL);

@@ -51,15 +51,17 @@ static void of_a_pod_its_health_is_kept(void **state)
         "{\"type\":\"Ready\",\"status\":\"False\",\"lastProbeTime\":null,\"lastTransitionTime\":\"2026-01-01T00:00:02Z\"},"
         "{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":\"Unschedulable\",\"message\":\"no room\"}],"
         "\"containerStatuses\":[{\"name\":\"millrace\",\"image\":\"i:1\",\"imageID\":\"sha\",\"ready\":true,\"restartCount\":2,"
-        "\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},\"lastState\":{\"terminated\":{\"exitCode\":1,\"message\":\"why\"}}}]}}",
+        "\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},\"lastState\":{\"terminated\":{\"exitCode\":1,\"message\":\"why\"}}}],"
+        "\"initContainerStatuses\":[{\"name\":\"mesh\",\"imageID\":\"sha\",\"state\":{\"waiting\":{\"reason\":\"ErrImagePull\"}}}]}}",
         "{" KEPT
-        ",\"spec\":{\"nodeName\":\"n1\",\"priorityClassName\":\"p\",\"containers\":[{\"image\":\"i:1\","
+        ",\"spec\":{\"nodeName\":\"n1\",\"priorityClassName\":\"p\",\"containers\":[{\"name\":\"millrace\",\"image\":\"i:1\","
         "\"resources\":{\"requests\":{\"cpu\":\"50m\"}}}]},"
         "\"status\":{\"phase\":\"Running\",\"reason\":\"r\",\"message\":\"m\",\"podIP\":\"10.0.0.1\",\"startTime\":\"2026-01-01T00:00:01Z\",\"conditions\":["
         "{\"type\":\"Ready\",\"status\":\"False\",\"lastTransitionTime\":\"2026-01-01T00:00:02Z\"},"
         "{\"type\":\"PodScheduled\",\"status\":\"False\",\"message\":\"no room\"}],"
         "\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":2,\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
-        "\"lastState\":{\"terminated\":{\"exitCode\":1,\"message\":\"why\"}}}]}}");
+        "\"lastState\":{\"terminated\":{\"exitCode\":1,\"message\":\"why\"}}}],"
+        "\"initContainerStatuses\":[{\"name\":\"mesh\",\"state\":{\"waiting\":{\"reason\":\"ErrImagePull\"}}}]}}");
 }
 
 static void of_a_volume_whose_it_is_is_kept(void **state)
