@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COMPONENT_OPERATOR "operator"
-
 void doctor_line(struct doctor_lines *r, enum doctor_verdict v, const char *fmt, ...)
 {
     static const char *const words[] = {"ok", "FAILED", "note", "skipped"};
@@ -44,7 +42,7 @@ static bool not_installed(const struct doctor_facts *f)
         && json_array_size(f->pods) == 0;
 }
 
-static const json_t *crd_named(const struct doctor_facts *f, const char *name)
+const json_t *doctor_crd(const struct doctor_facts *f, const char *name)
 {
     const json_t *crd;
     size_t i;
@@ -64,9 +62,6 @@ static const json_t *crd_version(const json_t *crd, const char *name)
     return NULL;
 }
 
-#define CRDS_REMEDY \
-    "kubectl apply --server-side --force-conflicts -f crds/ (of the version that runs)"
-
 static void check_crds(const struct doctor_facts *f, struct doctor_lines *r)
 {
     static const char *const names[] = {"datasets." NAME_GROUP, "dataloads." NAME_GROUP};
@@ -82,39 +77,19 @@ static void check_crds(const struct doctor_facts *f, struct doctor_lines *r)
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        const json_t *crd = crd_named(f, names[i]);
+        const json_t *crd = doctor_crd(f, names[i]);
         if (!crd)
-            doctor_line(r, DOCTOR_FAILED, "kind %s is not there: " CRDS_REMEDY, names[i]);
+            doctor_line(r, DOCTOR_FAILED, "kind %s is not there: " DOCTOR_CRDS_REMEDY, names[i]);
         else if (!crd_version(crd, served))
-            doctor_line(
-                r, DOCTOR_FAILED, "kind %s does not serve %s: " CRDS_REMEDY, names[i], served);
+            doctor_line(r, DOCTOR_FAILED, "kind %s does not serve %s: " DOCTOR_CRDS_REMEDY,
+                names[i], served);
         else if (i == 0 && !dataset_schema_is_ours(crd_version(crd, served)))
             doctor_line(r, DOCTOR_FAILED,
-                "kind %s is older than this program: its new fields are dropped: " CRDS_REMEDY,
+                "kind %s is older than this program: its new fields are dropped: " DOCTOR_CRDS_REMEDY,
                 names[i]);
         else
             doctor_line(r, DOCTOR_OK, "kind %s serves %s", names[i], served);
     }
-}
-
-static void check_tfjob(const struct doctor_facts *f, struct doctor_lines *r)
-{
-    const json_t *crd = crd_named(f, "tfjobs.kubeflow.org"), *category;
-    size_t i;
-    if (!f->may_list_crds || !crd) {
-        if (f->may_list_crds)
-            doctor_line(r, DOCTOR_OK,
-                "kind tfjobs.kubeflow.org is not there: no TFJobs (tfjob.enabled: false)");
-        return;
-    }
-    json_array_foreach (jget_arr(crd, "spec.names.categories"), i, category)
-        if (strcmp(json_string_value(category), "millrace") == 0) {
-            doctor_line(r, DOCTOR_OK, "kind tfjobs.kubeflow.org is Millrace's");
-            return;
-        }
-    doctor_line(r, DOCTOR_NOTE,
-        "kind tfjobs.kubeflow.org is another operator's, as of Kubeflow: let one of them run TFJobs, "
-        "see docs/migrate/training-operator.md");
 }
 
 /* -- pods of ours ------------------------------------------------------------------------------ */
@@ -129,9 +104,13 @@ bool doctor_pod_is_ready(const json_t *pod)
     return cond_is_true(jget_arr(pod, "status.conditions"), "Ready");
 }
 
+/* Of our container: those of the chart are called like their component. */
 static const char *image_of(const json_t *pod)
 {
-    return jget_str(pod, "spec.containers[0].image", "");
+    const json_t *all = jget_arr(pod, "spec.containers"),
+                 *ours = kube_container(all, CONTAINER_MAIN);
+    return jget_str(
+        ours ? ours : kube_container(all, kube_label(pod, LABEL_COMPONENT)), "image", "");
 }
 
 const json_t *doctor_first_of(const struct doctor_facts *f, const char *component, bool ready)
@@ -264,18 +243,22 @@ static void check_kernels(const struct doctor_facts *f, struct doctor_lines *r)
         doctor_line(r, DOCTOR_OK, "kernels: %zu of %zu nodes run Linux 6.9 or newer", all, all);
 }
 
-/* What is wrong with one that is not Ready, and what to do where nobody has looked at it. */
-static char *doctor_unready(const struct doctor_facts *f, const struct dataset_reading *d)
+char *doctor_unseen(const struct doctor_facts *f, const char *ns)
 {
-    if (*d->reason)
-        return xasprintf("%s%s%s", d->reason, *d->message ? ": " : "", d->message);
-    if (is_unwatched(f->pods, d->ns))
+    if (is_unwatched(f->pods, ns))
         return xasprintf("Millrace watches namespace %s only: upgrade its chart with another "
                          "watchNamespace, or with none",
             watched_only(f->pods));
     return xstrdup(
         "no operator has looked at it: does one run? kubectl get pods -A -l " LABEL_COMPONENT
         "=operator");
+}
+
+/* What is wrong with one that is not Ready. */
+static char *doctor_unready(const struct doctor_facts *f, const struct dataset_reading *d)
+{
+    return *d->reason ? xasprintf("%s%s%s", d->reason, *d->message ? ": " : "", d->message)
+                      : doctor_unseen(f, d->ns);
 }
 
 static void check_datasets(const struct doctor_facts *f, struct doctor_lines *r)
@@ -332,8 +315,9 @@ static void check_rights(const struct doctor_facts *f, struct doctor_lines *r)
 void doctor_checks(const struct doctor_facts *f, struct doctor_lines *r)
 {
     static void (*const checks[])(const struct doctor_facts *f, struct doctor_lines *r) = {
-        check_crds, check_tfjob, check_operator, check_versions, doctor_check_plugin,
-        doctor_check_disks, doctor_check_driver, check_kernels, check_datasets, check_rights};
+        check_crds, doctor_check_tfjob_kind, check_operator, check_versions, doctor_check_plugin,
+        doctor_check_disks, doctor_check_driver, check_kernels, check_datasets, doctor_check_tfjobs,
+        check_rights};
     if (!f->all)
         doctor_line(r, DOCTOR_SKIPPED,
             "operator: you may not list pods of all namespaces: a cluster's administrator sees more");

@@ -19,8 +19,10 @@ struct doctor_facts {
     const json_t *pods;       /* of ours, of all namespaces or (pods_of_all false) of ns */
     const json_t *daemonsets; /* of all namespaces */
     const json_t *nodes, *csinodes, *datasets;
-    bool all;              /* pods are of all namespaces */
-    bool all_datasets;     /* so are datasets */
+    bool all;             /* pods are of all namespaces */
+    bool all_datasets;    /* so are datasets */
+    const json_t *tfjobs; /* of all namespaces or (all_tfjobs false) of ns */
+    bool all_tfjobs;
     bool may_not_list;     /* Datasets: else, without any, there is no such kind */
     const json_t *refused; /* array of "list pods": what may not be done in ns */
 };
@@ -54,6 +56,15 @@ bool doctor_is_component(const json_t *pod, const char *component);
 bool doctor_pod_is_ready(const json_t *pod);
 /* of a component, that is (not) ready; NULL: none */
 const json_t *doctor_first_of(const struct doctor_facts *f, const char *component, bool ready);
+/* by metadata.name; NULL: it is not there */
+const json_t *doctor_crd(const struct doctor_facts *f, const char *name);
+#define DOCTOR_CRDS_REMEDY \
+    "kubectl apply --server-side --force-conflicts -f crds/ (of the version that runs)"
+/* Why nobody has looked at an object of that namespace, as far as it is known; caller frees. */
+char *doctor_unseen(const struct doctor_facts *f, const char *ns);
+/* doctor_tfjob.c */
+void doctor_check_tfjob_kind(const struct doctor_facts *f, struct doctor_lines *r);
+void doctor_check_tfjobs(const struct doctor_facts *f, struct doctor_lines *r);
 /* doctor_plugin.c */
 void doctor_check_plugin(const struct doctor_facts *f, struct doctor_lines *r);
 void doctor_check_disks(const struct doctor_facts *f, struct doctor_lines *r);

@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 struct doctor_answers {
-    json_t *crds, *driver, *pods, *daemonsets, *nodes, *csinodes, *datasets, *refused;
-    bool may_list_crds, may_get_driver, all, all_datasets;
+    json_t *crds, *driver, *pods, *daemonsets, *nodes, *csinodes, *datasets, *tfjobs, *refused;
+    bool may_list_crds, may_get_driver, all, all_datasets, all_tfjobs;
 };
 
 static void answers_free(struct doctor_answers *a)
 {
-    json_t *const every[] = {
-        a->crds, a->driver, a->pods, a->daemonsets, a->nodes, a->csinodes, a->datasets, a->refused};
+    json_t *const every[] = {a->crds, a->driver, a->pods, a->daemonsets, a->nodes, a->csinodes,
+        a->datasets, a->tfjobs, a->refused};
     for (size_t i = 0; i < ARRAY_LEN(every); i++)
         json_decref(every[i]);
 }
@@ -53,11 +53,15 @@ static int fetch_ours(struct cluster *c, struct doctor_answers *a, struct err *e
 {
     const struct kube_select ours = {.labels = LABEL_COMPONENT};
     if (cluster_list(c, &kube_pods, NULL, &ours, &a->pods, e)
-        || cluster_list(c, &kube_datasets, NULL, NULL, &a->datasets, e))
+        || cluster_list(c, &kube_datasets, NULL, NULL, &a->datasets, e)
+        || cluster_list(c, &kube_tfjobs, NULL, NULL, &a->tfjobs, e))
         return -1;
     a->all = a->pods != NULL;
     a->all_datasets = a->datasets != NULL;
+    a->all_tfjobs = a->tfjobs != NULL;
     if (!a->datasets && cluster_list(c, &kube_datasets, c->ns, NULL, &a->datasets, e))
+        return -1;
+    if (!a->tfjobs && cluster_list(c, &kube_tfjobs, c->ns, NULL, &a->tfjobs, e))
         return -1;
     return 0;
 }
@@ -140,7 +144,9 @@ int doctor_cluster(
         .nodes = got.nodes,
         .csinodes = got.csinodes,
         .datasets = got.datasets,
+        .tfjobs = got.tfjobs,
         .all = got.all,
+        .all_tfjobs = got.all_tfjobs,
         .all_datasets = got.all_datasets,
         .may_not_list = cluster_denied(&c, &kube_datasets),
         .refused = got.refused};

@@ -89,7 +89,8 @@ static int why_job_alone(
     if (res == &kube_tfjobs && facts_operators(c, &operators, e))
         return cli_failed(e);
     cleanup_why struct why w = {0};
-    if (!why_object_unwatched(job, "tfjob", c->ns, operators, &w))
+    if (!why_object_unwatched(job, "tfjob", c->ns, operators, &w)
+        && !why_tfjob_unrun(job, operators, &w))
         why_job(job, c->ns, events, &w);
     return say_why(&w, c);
 }

@@ -46,6 +46,11 @@ bool why_all_succeeded(const json_t *pods);
  */
 bool why_object_unwatched(
     const json_t *object, const char *kind, const char *ns, const json_t *operators, struct why *w);
+/* Of a TFJob that nobody has looked at, because Millrace was told to run none. */
+bool why_tfjob_unrun(const json_t *job, const json_t *operators, struct why *w);
+#define TFJOBS_NOT_OURS                                                                            \
+    "Millrace does not run TFJobs here (value tfjob.enabled of its chart is false), and no other " \
+    "operator has taken it: let one of them run TFJobs, see docs/migrate/training-operator.md"
 /* Of a job that has no pods: job is a TFJob, a Job or the like, events are its own. */
 void why_job(const json_t *job, const char *ns, const json_t *events, struct why *w);
 /* Of what is no pod and no job; command: how we are called. */
@@ -83,7 +88,9 @@ bool why_unscheduled(const struct why_facts *f, struct why *w);
 /* why_blind.c: as why_pod(), for a person who may not read Datasets */
 void why_pod_blind(const struct why_facts *f, struct why *w);
 /* why_watched.c; pods: any of ours */
+#define COMPONENT_OPERATOR "operator"         /* its container is called so, too */
 const char *watched_only(const json_t *pods); /* the one namespace; "": all of them */
+bool runs_no_tfjobs(const json_t *pods);      /* told so by its chart */
 bool is_unwatched(const json_t *pods, const char *ns);
 bool pod_needs_operator(const json_t *pod, const json_t *datasets); /* to get on */
 bool why_unwatched(const struct why_facts *f, struct why *w);
@@ -92,12 +99,17 @@ bool why_claim_missing(const struct why_facts *f, struct why *w);
 bool why_gated(const struct why_facts *f, struct why *w);
 bool why_dataset_not_ready(const struct why_facts *f, struct why *w);
 bool why_reads_slow(const struct why_facts *f, struct why *w);
+/* why_place.c; message: the scheduler's. false: its nodeSelector and nodeAffinity are not the cause
+ */
+bool why_no_such_node(const struct why_facts *f, const char *message, struct why *w);
 /* why_node.c */
 bool why_plugin_missing(const struct why_facts *f, struct why *w);
 bool why_client_down(const struct why_facts *f, struct why *w);
 bool why_not_attached(const struct why_facts *f, struct why *w);
 bool why_not_mounted(const struct why_facts *f, struct why *w);
 /* why_container.c */
+/* The status of the first container, of init containers too, that cannot start; NULL: none. */
+const json_t *held_up_container(const json_t *pod);
 bool why_container_failed(const struct why_facts *f, struct why *w);
 bool why_container_killed(const struct why_facts *f, struct why *w);
 bool why_pod_ended(const struct why_facts *f, struct why *w);

@@ -46,15 +46,20 @@ static bool why_ended(const struct why_facts *f, const json_t *status, const jso
     return logs_next(f, name, jget(status, "state.waiting") != NULL, w);
 }
 
+static bool is_held_up(const json_t *status)
+{
+    static const char *const normal[] = {"", "ContainerCreating", "PodInitializing", NULL};
+    return !is_one_of(jget_str(status, "state.waiting.reason", ""), normal);
+}
+
 static bool why_waiting(const struct why_facts *f, const json_t *status, struct why *w)
 {
     static const char *const image[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
-        "ErrImageNeverPull", "RegistryUnavailable", NULL},
-                             *const normal[] = {"", "ContainerCreating", "PodInitializing", NULL};
+        "ErrImageNeverPull", "RegistryUnavailable", NULL};
     const json_t *last = jget(status, "lastState.terminated");
     const char *reason = jget_str(status, "state.waiting.reason", ""),
                *name = jget_str(status, "name", "");
-    if (is_one_of(reason, normal))
+    if (!is_held_up(status))
         return false;
     if (last)
         return why_ended(f, status, last, "starts again and again", w);
@@ -68,10 +73,22 @@ static bool why_waiting(const struct why_facts *f, const json_t *status, struct 
     return why_describe(f, w);
 }
 
+static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+
+const json_t *held_up_container(const json_t *pod)
+{
+    const json_t *status;
+    size_t i;
+    for (size_t k = 0; k < ARRAY_LEN(lists); k++)
+        json_array_foreach (jget_arr(pod, lists[k]), i, status)
+            if (is_held_up(status))
+                return status;
+    return NULL;
+}
+
 static bool each_container(const struct why_facts *f, struct why *w,
     bool (*fn)(const struct why_facts *f, const json_t *status, struct why *w))
 {
-    static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
     const json_t *status;
     size_t i;
     for (size_t k = 0; k < ARRAY_LEN(lists); k++)

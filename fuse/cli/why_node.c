@@ -75,19 +75,30 @@ static const char *condition_status(const json_t *pod, const char *type)
     return "";
 }
 
-/* Why the client's container does not run; caller frees. */
+static const json_t *client_container(const json_t *client)
+{
+    return kube_container(jget_arr(client, "status.containerStatuses"), CONTAINER_MAIN);
+}
+
+/* Why the client is not ready, or what a webhook has put beside it; caller frees. */
 static char *client_problem(const json_t *client)
 {
-    const json_t *c = jget(client, "status.containerStatuses[0]"),
-                 *waiting = jget(c, "state.waiting"), *ended = jget(c, "lastState.terminated");
-    const char *reason = jget_str(waiting, "reason", "");
+    const json_t *c = held_up_container(client), *waiting = jget(c, "state.waiting"),
+                 *ended = jget(c, "lastState.terminated");
+    const char *name = jget_str(c, "name", CONTAINER_MAIN),
+               *reason = jget_str(waiting, "reason", "");
+    bool ours = strcmp(name, CONTAINER_MAIN) == 0;
+    cleanup_free char *whose = ours
+        ? xstrdup("")
+        : xasprintf("its container %s, which is not Millrace's: ", name);
     if (strcmp(reason, "CrashLoopBackOff") == 0 && ended)
-        return xasprintf("it ended with %s, exit code %d", jget_str(ended, "reason", "Error"),
-            (int)jget_int(ended, "exitCode", -1));
+        return xasprintf("%sit ended with %s, exit code %d", whose,
+            jget_str(ended, "reason", "Error"), (int)jget_int(ended, "exitCode", -1));
     if (*reason)
-        return xasprintf("%s%s%s", reason, jget(waiting, "message") ? ": " : "",
+        return xasprintf("%s%s%s%s", whose, reason, jget(waiting, "message") ? ": " : "",
             jget_str(waiting, "message", ""));
-    return xstrdup(jget(c, "state.running") ? "it runs, and asks the store" : "it is starting");
+    return xstrdup(jget(client_container(client), "state.running") ? "it runs, and asks the store"
+                                                                   : "it is starting");
 }
 
 /* A pod that runs reads by a client; one that is to be replaced may find no successor. */
@@ -123,7 +134,9 @@ bool why_client_down(const struct why_facts *f, struct why *w)
             pod_started(f) ? "runs, but its reads wait for" : "waits for", claim, pod_node(f),
             kube_name(client), line);
         return why_next(w, "kubectl -n %s %s %s", f->ns,
-            jget(client, "status.containerStatuses[0].state.running") ? "logs" : "describe pod",
+            !held_up_container(client) && jget(client_container(client), "state.running")
+                ? "logs"
+                : "describe pod",
             kube_name(client));
     }
     return false;

@@ -49,6 +49,8 @@ bool why_unscheduled(const struct why_facts *f, struct why *w)
             "waits for a node: %s; its label " LABEL_PLACEMENT
             ": Require allows only nodes that have the data: Prefer allows others, too",
             message);
+    else if (why_no_such_node(f, message, w))
+        return true;
     else
         why_say(f, w, WHY_WAITS, "waits for a node, not for data: %s", message);
     return why_describe(f, w);

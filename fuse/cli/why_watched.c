@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which namespace the operator watches: in another one nothing of ours gets on. */
+/* What the operator looks after: in another namespace, or of another kind, nothing gets on. */
 #include "fuse/cli/why.h"
 
 #include "lib/base/mem.h"
@@ -10,17 +10,18 @@
 
 #include <string.h>
 
-static const char *watch_flag(const json_t *pod)
+/* What the operator was told by a flag, "--tfjob=": "" if nothing. */
+static const char *operator_flag(const json_t *pod, const char *flag)
 {
-    static const char flag[] = "--watch-namespace=";
-    static const char *const where[] = {"spec.containers[0].command", "spec.containers[0].args"};
-    const json_t *word;
-    size_t i;
+    static const char *const where[] = {"command", "args"};
+    const json_t *word,
+        *container = kube_container(jget_arr(pod, "spec.containers"), COMPONENT_OPERATOR);
+    size_t i, n = strlen(flag);
     for (size_t k = 0; k < ARRAY_LEN(where); k++)
-        json_array_foreach (jget_arr(pod, where[k]), i, word) {
+        json_array_foreach (jget_arr(container, where[k]), i, word) {
             const char *text = json_string_value(word);
-            if (text && strncmp(text, flag, sizeof flag - 1) == 0)
-                return text + sizeof flag - 1;
+            if (text && strncmp(text, flag, n) == 0)
+                return text + n;
         }
     return "";
 }
@@ -30,12 +31,21 @@ static const json_t *operator_pod(const json_t *pods)
     const json_t *pod;
     size_t i;
     json_array_foreach (pods, i, pod)
-        if (strcmp(kube_label(pod, LABEL_COMPONENT), "operator") == 0 && !kube_deleting(pod))
+        if (strcmp(kube_label(pod, LABEL_COMPONENT), COMPONENT_OPERATOR) == 0
+            && !kube_deleting(pod))
             return pod;
     return NULL;
 }
 
-const char *watched_only(const json_t *pods) { return watch_flag(operator_pod(pods)); }
+const char *watched_only(const json_t *pods)
+{
+    return operator_flag(operator_pod(pods), "--watch-namespace=");
+}
+
+bool runs_no_tfjobs(const json_t *pods)
+{
+    return strcmp(operator_flag(operator_pod(pods), "--tfjob="), "false") == 0;
+}
 
 bool is_unwatched(const json_t *pods, const char *ns)
 {
@@ -43,19 +53,34 @@ bool is_unwatched(const json_t *pods, const char *ns)
     return *only && strcmp(only, ns) != 0;
 }
 
-/* who: "pod train-0" */
-static bool unwatched_say(const json_t *pods, const char *ns, const char *who, struct why *w)
+/* "helm upgrade …" of the release, with another value */
+static bool upgrade_next(const json_t *pods, const char *value, struct why *w)
 {
     const json_t *pod = operator_pod(pods);
     const char *release = kube_label(pod, "app.kubernetes.io/instance");
+    return why_next(w, "helm upgrade %s charts/millrace -n %s --reset-then-reuse-values --set %s",
+        *release ? release : "millrace", kube_namespace(pod), value);
+}
+
+/* who: "pod train-0" */
+static bool unwatched_say(const json_t *pods, const char *ns, const char *who, struct why *w)
+{
     w->rank = WHY_FAILS;
     w->sentence = xasprintf(
         "%s waits for Millrace, and Millrace watches namespace %s only, not %s (value "
         "watchNamespace of its chart)",
         who, watched_only(pods), ns);
-    return why_next(w,
-        "helm upgrade %s charts/millrace -n %s --reset-then-reuse-values --set watchNamespace=",
-        *release ? release : "millrace", kube_namespace(pod));
+    return upgrade_next(pods, "watchNamespace=", w);
+}
+
+bool why_tfjob_unrun(const json_t *job, const json_t *operators, struct why *w)
+{
+    if (!cond_unseen(jget_arr(job, "status.conditions")) || !runs_no_tfjobs(operators))
+        return false;
+    w->rank = WHY_FAILS;
+    w->sentence = xasprintf(
+        "tfjob %s has been looked at by nobody: " TFJOBS_NOT_OURS, kube_name(job));
+    return upgrade_next(operators, "tfjob.enabled=true", w);
 }
 
 bool why_object_unwatched(

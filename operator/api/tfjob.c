@@ -168,6 +168,11 @@ static bool is_dns1035(const char *name)
     return true;
 }
 
+bool tfjob_is_external(const json_t *cr)
+{
+    return strcmp(jget_str(cr, "spec.runPolicy.managedBy", MANAGED_BY_US), MANAGED_BY_US) != 0;
+}
+
 static void tfjob_identity(const json_t *cr, struct tfjob *out)
 {
     *out = (struct tfjob){.ttl_s = -1, .deadline_s = -1, .backoff_limit = -1};
@@ -175,8 +180,7 @@ static void tfjob_identity(const json_t *cr, struct tfjob *out)
     out->name = jget_str(cr, "metadata.name", "");
     out->uid = jget_str(cr, "metadata.uid", "");
     out->deleting = jget(cr, "metadata.deletionTimestamp") != NULL;
-    const char *manager = jget_str(cr, "spec.runPolicy.managedBy", MANAGED_BY_US);
-    out->external = strcmp(manager, MANAGED_BY_US) != 0;
+    out->external = tfjob_is_external(cr);
 }
 
 static int parse_replicas(const json_t *cr, struct tfjob *out, struct err *e)

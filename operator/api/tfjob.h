@@ -109,6 +109,8 @@ struct tfjob {
     const char *old_field;
 };
 
+/* Is it managed by another controller (spec.runPolicy.managedBy)? */
+bool tfjob_is_external(const json_t *cr);
 /* INVALID names the field and the remedy. With a CRD of ours most of it was refused at admission;
  * an older CRD lets it through. */
 int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e);

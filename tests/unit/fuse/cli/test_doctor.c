@@ -22,7 +22,9 @@ static unsigned report_of(const json_t *j, struct buf *out)
         .nodes = jget_arr(j, "nodes"),
         .csinodes = jget_arr(j, "csinodes"),
         .datasets = jget_arr(j, "datasets"),
+        .tfjobs = jget_arr(j, "tfjobs"),
         .all = jget_bool(j, "all", false),
+        .all_tfjobs = jget_bool(j, "all", false),
         .all_datasets = jget_bool(j, "all", false),
         .may_not_list = jget_bool(j, "may_not_list", false),
         .refused = jget_arr(j, "refused")};

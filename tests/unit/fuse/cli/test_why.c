@@ -88,8 +88,9 @@ static void jobs_without_pods_are_explained(void **state)
     assert_true(jget_len(recorded, "jobs") > 3);
     json_array_foreach (jget_arr(recorded, "jobs"), i, c) {
         cleanup_why struct why w = {0};
-        const json_t *job = jget_obj(c, "job");
-        if (!why_object_unwatched(job, "tfjob", "team", jget_arr(c, "operators"), &w))
+        const json_t *job = jget_obj(c, "job"), *operators = jget_arr(c, "operators");
+        if (!why_object_unwatched(job, "tfjob", "team", operators, &w)
+            && !why_tfjob_unrun(job, operators, &w))
             why_job(job, "team", jget_arr(c, "events"), &w);
         check_answer(c, &w);
     }
