@@ -51,7 +51,6 @@ ok|/ a/b
 ok|/a /b
 ok|/...
 ok|/übung
-ok|/a\u200db
 ok|/${long:1}
 no|begin with '/'|a
 no|begin with '/'|
@@ -70,7 +69,15 @@ no|ends with a blank: take it away|/a\u00a0
 no|ends with a blank: take it away|/a\u3000
 no|begins or ends with a blank| /a"
 try Dataset '.spec.mounts = [{mountPoint: "s3://data", path: $value}]' <<<"$paths
+ok|/\u0645\u06cc\u200c\u062e
+no|holds an invisible character|/tr\u200bain
+no|holds an invisible character|/my\u00a0data
+no|holds an invisible character|/a\u200db
 no|no '/' at the end|/a/"
+# Of these the store decides: there are files with a blank that is none in their names.
+paths+="
+ok|/a\u200db
+ok|/shot\u202fPM"
 try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], cache: {rules: [{path: $value}]}}' <<<"$paths
 no|no '/' at the end|/a/"
 try Dataset '.spec = {mounts: [{mountPoint: "s3://data"}], cache: {preload: [{path: $value}]}}' <<<"$paths
@@ -142,6 +149,42 @@ no|options.region is empty, or holds|eu-west-1\u200b
 no|options.region is empty, or holds|eu\u2011west\u20111
 no|options.region is empty, or holds|eu-west-1\u0020
 no|options.region is empty, or holds|\u00a0eu-west-1
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: {"external-id": $value}}]' <<'END'
+ok|a+b=c,d.e@f:g/h-i
+no|options.external-id is empty, or holds|
+no|options.external-id is empty, or holds|id\u200b
+no|options.external-id is empty, or holds|my id
+no|options.external-id is empty, or holds|id\u0020
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "https://data", readOnly: true, options: {user: $value}}]' <<'END'
+ok|me
+ok|J\u00fcrgen M\u00fcller
+ok|\u0645\u06cc\u200c\u062e
+no|manifest or user holds an invisible character|me\u200b
+no|manifest or user holds an invisible character|\ufeffme
+no|manifest or user holds an invisible character|me\u00a0
+no|manifest or user holds an invisible character|\u202eme
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "hdfs://cluster/a", options: {"name-nodes": $value}}]' <<'END'
+ok|nn1:9870,nn2:9870
+ok|nn1:9870, nn2:9870
+ok|[::1]:9870
+no|options.name-nodes holds a character|nn1\u200b:9870
+no|options.name-nodes holds a character|nn1:9870,\u00a0nn2:9870
+END
+
+try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: {($value): "us-east-1"}}]' <<'END'
+ok|region
+ok|storage-class
+no|the name of an option holds|region\u200b
+no|the name of an option holds|\u00a0region
+no|the name of an option holds|region\u0020
+no|the name of an option holds|
+no|unknown option Region|Region
 END
 
 try Dataset '.spec.mounts = [{mountPoint: "s3://data", options: {"path-style": $value}}]' <<'END'

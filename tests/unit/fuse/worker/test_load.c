@@ -154,10 +154,13 @@ static void test_mounts_below_what_is_not_there(void **state)
     cleanup_free char *two = xasprintf(
         "%.*s},{\"mountPoint\":\"file://%s/more\",\"path\":\"/train/extra\"%s", (int)(end - json),
         json, worker_dir, end);
-    char path[] = "/train", nowhere[] = "/trail";
+    char path[] = "/train", nowhere[] = "/trail", unseen[] = "/train\xe2\x80\x8b";
     cleanup_free char *report = loaded_as(two, path, 0, 0);
     assert_non_null(strstr(report, "loaded 2 files"));
-    free(loaded_as(two, nowhere, 0, LOADER_EXIT_FINAL));
+    cleanup_free char *gone = loaded_as(two, nowhere, 0, LOADER_EXIT_FINAL),
+                      *typo = loaded_as(two, unseen, 0, LOADER_EXIT_FINAL);
+    assert_null(strstr(gone, "invisible character"));
+    assert_non_null(strstr(typo, "it holds an invisible character"));
 }
 
 static void test_rate(void **state)

@@ -157,6 +157,40 @@ static void test_option_names(void **state)
     assert_string_equal(names, "ca-cert, tls-verify, manifest and user");
 }
 
+/* Is it in a list of options whose values a rule looks at? */
+static bool has_a_shape(const char *text, const char *name)
+{
+    static const char rule[] = "].all(k, !(k in self)";
+    for (const char *end = text; (end = strstr(end, rule)); end++) {
+        const char *p = end;
+        size_t n = strlen(name);
+        while (*p != '[')
+            p--;
+        for (; (p = strstr(p, name)) && p < end; p++)
+            if (strchr("'\"", p[-1]) && p[-1] == p[n])
+                return true;
+    }
+    return false;
+}
+
+/* What nobody sees in a value is refused when it is written, not by a pod a minute later. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"s3://b", "gs://b", "file:///d", "https://h", "hdfs://h"};
+    cleanup_free char *text = crd_text();
+    for (size_t u = 0; u < ARRAY_LEN(urls); u++)
+        for (const struct store_option *o = store_kind_of(urls[u])->options; o->name; o++) {
+            if (is_credential(o) || o->kind == STORE_OPTION_CERTS)
+                continue;
+            for (size_t i = 0; i <= ARRAY_LEN(o->aliases); i++) {
+                const char *name = i ? o->aliases[i - 1] : o->name;
+                if (name && !has_a_shape(text, name))
+                    fail_msg("crds/millrace.dev_datasets.yaml takes any value of %s", name);
+            }
+        }
+}
+
 /* One option by two of its names is refused: the rule has them all. */
 static void test_names_of_one_option(void **state)
 {
@@ -380,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_option_names),
+        cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_names_of_one_option),
         cmocka_unit_test(test_credentials_in_options),
         cmocka_unit_test(test_defaults_of_chart),
