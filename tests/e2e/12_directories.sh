@@ -5,7 +5,8 @@
 # Then claims that are not there, or not bound.
 . "$(dirname "$0")/lib.sh"
 start_test
-trap 'k delete pv "$NS-store" --ignore-not-found --wait=false >/dev/null 2>&1 || true; finish' EXIT
+leave() { k delete pv "$NS-store" --ignore-not-found --wait=false >/dev/null 2>&1; }
+at_end leave
 
 claim() # NAME VOLUME
 {

@@ -19,14 +19,10 @@ no_other_operators()
 
 restore()
 {
-    local status=$?
-    set +e
     operator_with ""
     k delete --ignore-not-found --wait --timeout=60s -f "$ROOT/tests/asset/gang" >/dev/null
-    (exit "$status")
-    finish
 }
-trap restore EXIT
+at_end restore
 
 gang() # NAME POLICY SCHEDULER
 {

@@ -8,15 +8,8 @@
 start_test
 crd=crd/tfjobs.kubeflow.org
 
-restore()
-{
-    local status=$?
-    set +e
-    k apply --server-side --force-conflicts -f "$ROOT/crds/" >/dev/null
-    (exit "$status")
-    finish
-}
-trap restore EXIT
+restore() { k apply --server-side --force-conflicts -f "$ROOT/crds/" >/dev/null; }
+at_end restore
 
 job() # NAME: it ends once it is told to
 {

@@ -15,7 +15,8 @@ k get crd datasets.millrace.dev -o json | jq --arg group $GROUP '
 jq '.spec.versions[0].schema.openAPIV3Schema |= (walk(if type == "object" then del(.["x-kubernetes-validations"]) else . end)
     | .properties.spec.properties.mounts |= (del(.["x-kubernetes-list-map-keys"]) | .["x-kubernetes-list-type"] = "atomic"
         | del(.items.properties.path.default)))' "$now" >"$before"
-trap 'k delete crd olds.$GROUP --ignore-not-found --wait=false >/dev/null 2>&1; finish' EXIT
+leave() { k delete crd olds.$GROUP --ignore-not-found --wait=false >/dev/null 2>&1; }
+at_end leave
 k delete crd olds.$GROUP --ignore-not-found --wait --timeout=60s >/dev/null
 k apply --server-side -f "$before" >/dev/null
 k wait --for=condition=Established crd/olds.$GROUP --timeout=30s >/dev/null

@@ -11,13 +11,13 @@ OLDER=$WORK/older
 cp -r "$ROOT/charts/millrace" "$OLDER"
 cp "$ROOT"/tests/e2e/older/*.dev_*.yaml "$ROOT"/tests/e2e/older/kubeflow*.yaml "$OLDER/files/crds/"
 release() { helm upgrade "$RELEASE" "$1" -n "$SYSTEM" --reset-then-reuse-values --wait --timeout 120s >/dev/null; }
-back() { release "$ROOT/charts/millrace" || true; finish; }
+back() { release "$ROOT/charts/millrace" || fail "the present release is not there again"; }
 knows() { k get crd datasets.millrace.dev -o json | jq -e '.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.cache.properties.rules'; }
 
 for kind in datasets.millrace.dev dataloads.millrace.dev tfjobs.kubeflow.org; do
     [ -z "$(k get "$kind" -A -o name)" ] || fail "$kind of other tests are there, and would be read by an older schema"
 done
-trap back EXIT
+at_end back
 step "the older release"
 release "$OLDER"
 if knows >/dev/null; then fail "the older schema knows spec.cache.rules: it is not older"; fi

@@ -5,7 +5,8 @@
 # told in words: writing, a list that is not there, servers that limits.endpoints does not have, a cloud's metadata service.
 . "$(dirname "$0")/lib.sh"
 start_test
-trap 'k delete validatingadmissionpolicy,validatingadmissionpolicybinding "$NS-limits" --ignore-not-found >/dev/null 2>&1 || true; finish' EXIT
+leave() { k delete validatingadmissionpolicy,validatingadmissionpolicybinding "$NS-limits" --ignore-not-found >/dev/null 2>&1; }
+at_end leave
 SERVER=http://web.$NS.svc.cluster.local:8080
 
 openssl passwd -apr1 hushhush | sed 's/^/reader:/' >"$WORK/passwords"

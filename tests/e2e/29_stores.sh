@@ -9,7 +9,12 @@
 # shellcheck source=tests/integration/hdfs_lib.sh
 . "$ROOT/tests/integration/hdfs_lib.sh"
 start_test
-trap 'hdfs_end; k delete pv "$NS-labels" --ignore-not-found --wait=false >/dev/null 2>&1 || true; finish' EXIT
+leave()
+{
+    hdfs_end
+    k delete pv "$NS-labels" --ignore-not-found --wait=false >/dev/null 2>&1
+}
+at_end leave
 
 step "HDFS, on the machine that all nodes reach"
 HDFS_ON=("$ROOT/hack/cluster" net control)

@@ -105,7 +105,8 @@ grep -qF "kubectl proxy" "$WORK/out" || fail "$(cat "$WORK/out")"
 step "a node without the plugin"
 node=$(k get nodes -o name | sed -n '$s|node/||p')
 k label node "$node" eks.amazonaws.com/compute-type=hybrid >/dev/null
-trap 'k label node "$node" eks.amazonaws.com/compute-type- >/dev/null; finish' EXIT
+leave() { k label node "$node" eks.amazonaws.com/compute-type- >/dev/null; }
+at_end leave
 no_driver()
 {
     local drivers

@@ -6,13 +6,10 @@
 start_test
 leave()
 {
-    local status=$?
-    k delete volumeattachment e2e-theirs --ignore-not-found --wait=false >/dev/null 2>&1 || true
-    k delete namespace "$NS-open" --ignore-not-found --wait --timeout=60s >/dev/null 2>&1 || true
-    (exit "$status")
-    finish
+    k delete volumeattachment e2e-theirs --ignore-not-found --wait=false >/dev/null 2>&1
+    k delete namespace "$NS-open" --ignore-not-found --wait --timeout=60s >/dev/null 2>&1
 }
-trap leave EXIT
+at_end leave
 k delete namespace "$NS-open" --ignore-not-found --wait --timeout=60s >/dev/null
 k create namespace "$NS-open" >/dev/null
 

@@ -13,15 +13,11 @@ on_node() { "$ROOT/hack/cluster" exec "$NODE" "$@" </dev/null; }
 
 leave()
 {
-    local status=$?
-    trap - ERR
-    k apply -f "$WORK/binding.yaml" >/dev/null 2>&1 || { echo "FAIL: the binding is not there again"; status=1; }
-    on_node rm -rf "$VICTIM" || true
-    (exit "$status")
-    finish
+    k apply -f "$WORK/binding.yaml" >/dev/null 2>&1 || fail "the binding is not there again"
+    on_node rm -rf "$VICTIM"
 }
 k get "$BINDING" -o json | jq 'del(.metadata.resourceVersion, .metadata.uid)' >"$WORK/binding.yaml"
-trap leave EXIT
+at_end leave
 k delete "$BINDING" >/dev/null
 k label namespace "$NS" pod-security.kubernetes.io/enforce=baseline --overwrite >/dev/null
 

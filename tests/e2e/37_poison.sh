@@ -17,10 +17,9 @@ poison() # OBJECT: of any namespace; what this test did not make is cleaned agai
 clean()
 {
     local object
-    for object in "${CHANGED[@]}"; do k annotate "$object" poison- >/dev/null 2>&1 || true; done
-    finish
+    for object in "${CHANGED[@]}"; do k annotate "$object" poison- >/dev/null 2>&1; done
 }
-trap clean EXIT
+at_end clean
 
 said() { jsonpath "tfjob/$1" "{.status.conditions[?(@.type==\"$2\")].message}"; }
 operators() { k -n "$SYSTEM" get pods -l millrace.dev/component=operator -o name; }

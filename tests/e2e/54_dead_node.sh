@@ -27,7 +27,12 @@ power_on()
     within 120 is_back || true
 }
 uncordon() { for node in $others; do k uncordon "$node" >/dev/null || true; done; }
-trap 'uncordon; power_on; finish' EXIT
+leave()
+{
+    uncordon
+    power_on
+}
+at_end leave
 
 step "a dataset whose only worker is on $dead"
 for node in $others; do k cordon "$node" >/dev/null; done

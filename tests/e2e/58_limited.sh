@@ -21,17 +21,13 @@ open_again()
 }
 leave()
 {
-    local status=$?
-    trap - ERR
     open_again
     NS=$FULL
-    if [ "$status" != 0 ]; then n get dataset,dataload,tfjob,pods,quota,limitrange -o wide 2>&1 | cut -c 1-400 || true; fi
-    [ -n "${KEEP:-}" ] || k delete namespace "$FULL" --wait=false >/dev/null || true
+    if [ "$1" != 0 ]; then n get dataset,dataload,tfjob,pods,quota,limitrange -o wide 2>&1 | cut -c 1-400 || true; fi
+    [ -n "${KEEP:-}" ] || k delete namespace "$FULL" --wait=false >/dev/null
     NS=$FREE
-    (exit "$status")
-    finish
 }
-trap leave EXIT
+at_end leave
 says() # OBJECT TYPE STATUS TEXT: the condition has it
 {
     [ "$(jsonpath "$1" "{.status.conditions[?(@.type==\"$2\")].status}")" = "$3" ] &&

@@ -19,7 +19,8 @@ runs() # INDEX [UID that it no longer has]
 }
 for i in 0 1; do expect 120 "worker $i runs" runs "$i"; done
 node=$(worker 0 '{.spec.nodeName}')
-trap 'k uncordon "$node" >/dev/null || true; finish' EXIT
+leave() { k uncordon "$node" >/dev/null; }
+at_end leave
 was=$(worker 0 '{.metadata.uid}')
 drain() # SECONDS: of this test's pods
 {

@@ -18,9 +18,8 @@ upgrade() # FLAG…
 
 restore()
 {
-    local status=$? node
-    trap - ERR
-    if [ "$status" != 0 ]; then k -n "$SYSTEM" get pods,daemonset -o wide >&2; k -n "$SYSTEM" get events | tail -n 30 | cut -c 1-300 >&2; fi
+    local node
+    if [ "$1" != 0 ]; then k -n "$SYSTEM" get pods,daemonset -o wide >&2; k -n "$SYSTEM" get events | tail -n 30 | cut -c 1-300 >&2; fi
     {
         k delete "validatingadmissionpolicybinding/played-scc" "validatingadmissionpolicy/played-scc" --ignore-not-found
         for what in user mesh; do k delete "mutatingadmissionpolicybinding/played-$what" "mutatingadmissionpolicy/played-$what" --ignore-not-found; done
@@ -37,8 +36,6 @@ restore()
         for node in $(real_nodes); do "$ROOT/hack/cluster" exec "$node" umount /mnt/played-disk; done
         for node in $(real_nodes); do "$ROOT/hack/cluster" exec "$node" rmdir /mnt/played-disk; break; done # nodes share it
     } >"$WORK/restore.log" 2>&1 || cat "$WORK/restore.log" >&2
-    (exit "$status")
-    finish
 }
 
 real_nodes() { k get nodes -o name | sed 's|node/||' | grep -v played; }
@@ -47,7 +44,7 @@ all_pods() { k get pods -A -l 'millrace.dev/component in (operator, csi, client,
 # --- what is there before us ----------------------------------------------------------------------------------------------
 
 real_nodes >"$WORK/nodes"
-trap restore EXIT
+at_end restore
 step "nodes: Windows and Fargate ones that are not for us, one with a GPU's taint, a new one with ours, disks"
 for os in windows:played=windows linux:eks.amazonaws.com/compute-type=fargate; do
     k create -f - >/dev/null <<YAML

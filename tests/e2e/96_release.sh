@@ -34,7 +34,8 @@ step "a registry"
 PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 printf 'version: 0.1\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: "127.0.0.1:%d"}\n' "$WORK/registry" "$PORT" >"$WORK/registry.yml"
 REGISTRY_PID=''
-trap '[ -z "$REGISTRY_PID" ] || kill "$REGISTRY_PID"; finish' EXIT
+leave() { [ -z "$REGISTRY_PID" ] || kill "$REGISTRY_PID"; }
+at_end leave
 docker-registry serve "$WORK/registry.yml" >"$WORK/registry.log" 2>&1 &
 REGISTRY_PID=$!
 REGISTRY=127.0.0.1:$PORT/ml

@@ -5,7 +5,7 @@
 NODES=$(k get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
 declare -A GPUS_BEFORE
 for node in $NODES; do GPUS_BEFORE[$node]=$(k get node "$node" -o 'jsonpath={.status.capacity.nvidia\.com/gpu}'); done
-trap 'gpus_as_before; finish' EXIT
+at_end gpus_as_before
 
 set_gpus() # NODE COUNT
 {

@@ -21,9 +21,9 @@ step()
 
 fail()
 {
-    FAILURE="FAIL: $*"
-    echo "$FAILURE" >&2
-    exit 1
+    echo "FAIL: $*" >&2
+    : "${FAILURE:=FAIL: $*}" # the first one is the cause
+    [ -n "${FINISHING:-}" ] || exit 1
 }
 
 k()
@@ -36,13 +36,25 @@ n() # in the test's namespace
     k -n "$NS" "$@"
 }
 
+# at_end FUNCTION: is called when the test ends, however that is, before its namespace goes, with the status; it may fail, and is not stopped by
+# what fails in it. What it calls a failure by `fail` counts if the test had none.
+at_end()
+{
+    AT_END=$1
+}
+
 # What a person would look at, when a test fails; then its namespace goes.
 finish()
 {
     local status=$?
-    # a trap of the test's own may have done something else meanwhile, and well
-    [ -z "${FAILURE:-}" ] || [ "$status" != 0 ] || status=1
+    trap - ERR
+    set +e # what there is to do is done, whatever of it fails
     exec >&7 2>&8 # the command that failed may have had others
+    if [ -n "${AT_END:-}" ]; then
+        FINISHING=yes
+        "$AT_END" "$status"
+    fi
+    [ -z "${FAILURE:-}" ] || [ "$status" != 0 ] || status=1
     if [ "$status" != 0 ]; then
         {
             n get dataset,tfjob,pvc,pods -o wide
@@ -59,7 +71,7 @@ finish()
     [ -z "${FORWARD_PID:-}" ] || kill "$FORWARD_PID" 2>/dev/null || true
     if [ -z "${KEEP:-}" ]; then
         k delete namespace "$NS" --ignore-not-found --wait --timeout=120s >/dev/null 2>&1 ||
-            { [ "$status" != 0 ] || { echo "FAIL: namespace $NS is not gone after 120 s" && status=1; }; }
+            { echo "FAIL: namespace $NS is not gone after 120 s" >&2 && status=1; }
         rm -rf "$WORK"
     fi
     exit "$status"

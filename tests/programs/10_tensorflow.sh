@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # needs: tensorflow
-# timeout: 480
+# timeout: 900
 # The examples with real TensorFlow in pods, side by side on one Dataset, applied as their READMEs say: a program of TensorFlowOnSpark trains on
 # two workers, TensorBoard shows its curve meanwhile, three instances classify with what it exported; a parameter server and two workers train
 # beside an evaluator; a model's archive is unpacked and loaded in the mount; a Job, torchrun and a TFJob count the same. By content.
@@ -9,7 +9,9 @@
 start_test
 k label namespace "$NS" pod-security.kubernetes.io/enforce=baseline --overwrite >/dev/null # the examples are written for such ones
 STORE=millrace-demo # the namespace of the S3 server in examples/mnist
-trap 'k delete namespace "$STORE" --ignore-not-found --wait=false >/dev/null; finish' EXIT
+leave() { k delete namespace "$STORE" --ignore-not-found --wait=false >/dev/null; }
+at_end leave
+k delete namespace "$STORE" --ignore-not-found --wait --timeout=180s >/dev/null # another test's, on its way
 
 example() # NAME: as the reader of its README types it
 {
