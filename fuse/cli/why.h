@@ -68,7 +68,13 @@ bool why_next(struct why *w, const char *fmt, ...) __attribute__((format(printf,
 /* "kubectl -n NS describe pod NAME" */
 bool why_describe(const struct why_facts *f, struct why *w);
 
-bool pod_started(const struct why_facts *f); /* a container of it runs, or did */
+/* "millrace status DATASET -n NS" */
+bool why_status(const struct why_facts *f, struct why *w, const char *dataset);
+
+/* "client", "worker", "loader"; "": it is no cache pod */
+const char *our_component(const json_t *pod);
+const char *scheduler_message(const json_t *pod); /* "": none */
+bool pod_started(const struct why_facts *f);      /* a container of it runs, or did */
 /* What kind it is must not matter: "x, y" of array's names, closest first; NULL: none is close. */
 const char *similar_name(const json_t *objects, const char *name);
 const json_t *named(const json_t *objects, const char *name); /* by metadata.name; NULL: none */
@@ -85,6 +91,8 @@ const json_t *claim_dataset(const struct why_facts *f, const char *claim);
 /* why_pod.c */
 bool why_leaving(const struct why_facts *f, struct why *w);
 bool why_unscheduled(const struct why_facts *f, struct why *w);
+/* why_ours.c: as why_pod(), of a client, worker or loader pod */
+void why_cache_pod(const struct why_facts *f, struct why *w);
 /* why_blind.c: as why_pod(), for a person who may not read Datasets */
 void why_pod_blind(const struct why_facts *f, struct why *w);
 /* why_watched.c; pods: any of ours */
@@ -104,6 +112,9 @@ bool why_reads_slow(const struct why_facts *f, struct why *w);
 bool why_no_such_node(const struct why_facts *f, const char *message, struct why *w);
 /* why_node.c */
 bool why_plugin_missing(const struct why_facts *f, struct why *w);
+bool lacks_plugin(const struct why_facts *f); /* the node of the pod; false: it is not known */
+bool plugin_next(const struct why_facts *f, struct why *w); /* the command that looks for it */
+const char *mount_failure(const struct why_facts *f); /* kubelet's words, of a pod that starts */
 bool why_client_down(const struct why_facts *f, struct why *w);
 bool why_not_attached(const struct why_facts *f, struct why *w);
 bool why_not_mounted(const struct why_facts *f, struct why *w);
@@ -114,5 +125,6 @@ bool why_container_failed(const struct why_facts *f, struct why *w);
 bool why_container_killed(const struct why_facts *f, struct why *w);
 bool why_pod_ended(const struct why_facts *f, struct why *w);
 bool why_starting(const struct why_facts *f, struct why *w);
+bool why_not_ready(const struct why_facts *f, struct why *w);
 
 #endif

@@ -15,11 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool status_next(const struct why_facts *f, struct why *w, const char *dataset)
-{
-    return why_next(w, "%s status %s -n %s", f->command, dataset, f->ns);
-}
-
 static bool why_no_claim_yet(const struct why_facts *f, const json_t *dataset, struct why *w)
 {
     struct dataset_reading r;
@@ -29,7 +24,7 @@ static bool why_no_claim_yet(const struct why_facts *f, const json_t *dataset, s
         *r.reason ? r.reason : "the operator has not made it yet; does it run?",
         *message ? ": " : "", message);
     if (*r.reason)
-        return status_next(f, w, r.name);
+        return why_status(f, w, r.name);
     return why_next(w, "kubectl get pods -A -l " LABEL_COMPONENT "=operator");
 }
 
@@ -78,7 +73,7 @@ static bool why_not_there(
     if (wait.percent >= 0 && strcmp(wait.reason, "Loading") == 0 && !strchr(message, '%'))
         snprintf(share, sizeof share, " (%d%%)", wait.percent);
     why_say(f, w, wait.problem ? WHY_FAILS : WHY_WAITS, "is gated: %s%s", message, share);
-    return status_next(f, w, kube_name(dataset));
+    return why_status(f, w, kube_name(dataset));
 }
 
 static const char *other_gate(const struct why_facts *f, bool *ours)
@@ -194,7 +189,7 @@ static bool why_dataset(const struct why_facts *f, const json_t *dataset, struct
         why_say(f, w, WHY_FAILS,
             "cannot mount Dataset %s: it is being deleted, and no further node can mount it",
             r.name);
-        return status_next(f, w, r.name);
+        return why_status(f, w, r.name);
     }
     if (r.ready)
         return false;
@@ -204,14 +199,14 @@ static bool why_dataset(const struct why_facts *f, const json_t *dataset, struct
             "other pod can use it before it is made again: delete the jobs that use it, or let them "
             "end, then apply the Dataset and the jobs again",
             r.name);
-        return status_next(f, w, r.name);
+        return why_status(f, w, r.name);
     }
     cleanup_free char *message = one_line(r.message);
     why_say(f, w, runs ? WHY_FAILS : WHY_WAITS, "%s Dataset %s%s: %s%s%s",
         runs ? "runs, but" : "waits for", r.name, runs ? " is not ready" : "",
         *r.reason ? r.reason : "the operator has not looked at it yet", *message ? ": " : "",
         message);
-    return status_next(f, w, r.name);
+    return why_status(f, w, r.name);
 }
 
 bool why_dataset_not_ready(const struct why_facts *f, struct why *w)
@@ -266,7 +261,7 @@ static bool why_slow_dataset(const struct why_facts *f, const json_t *dataset, s
     } else {
         return false;
     }
-    return status_next(f, w, r.name);
+    return why_status(f, w, r.name);
 }
 
 bool why_reads_slow(const struct why_facts *f, struct why *w)

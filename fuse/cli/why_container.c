@@ -2,12 +2,18 @@
 /* Containers that do not start, or end: it is not the data then, and that is worth saying. */
 #include "fuse/cli/why.h"
 
+#include "lib/base/buf.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define OTHERS_MAX 1024 /* of words about further containers */
+
+static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
 
 static bool is_one_of(const char *text, const char *const *list)
 {
@@ -17,33 +23,27 @@ static bool is_one_of(const char *text, const char *const *list)
     return false;
 }
 
+/* "container main", "init container fetch"; of a cache pod it is said if a webhook has put it
+ * there. Caller frees. */
+static char *container_called(const struct why_facts *f, const json_t *status)
+{
+    const char *name = jget_str(status, "name", "");
+    const json_t *one;
+    size_t i;
+    bool init = false;
+    json_array_foreach (jget_arr(f->pod, lists[0]), i, one)
+        init = init || one == status;
+    return xasprintf("%scontainer %s%s", init ? "init " : "", name,
+        *our_component(f->pod) && strcmp(name, CONTAINER_MAIN) != 0
+            ? " (not Millrace's: has a webhook added it?)"
+            : "");
+}
+
 static bool logs_next(
     const struct why_facts *f, const char *container, bool previous, struct why *w)
 {
     return why_next(w, "kubectl -n %s logs %s -c %s%s", f->ns, kube_name(f->pod), container,
         previous ? " --previous" : "");
-}
-
-/* A container that ended: by whose fault. */
-static bool why_ended(const struct why_facts *f, const json_t *status, const json_t *ended,
-    const char *then, struct why *w)
-{
-    const char *name = jget_str(status, "name", ""), *reason = jget_str(ended, "reason", "");
-    if (strcmp(reason, "OOMKilled") == 0) {
-        why_say(f, w, WHY_FAILS,
-            "%s: container %s was killed because it used more memory than its limit; it is not the "
-            "data: raise resources.limits.memory of that container (page cache of the mount does not "
-            "count against it)",
-            then, name);
-        return why_describe(f, w);
-    }
-    why_say(f, w, WHY_FAILS,
-        "%s: container %s ended with exit code %d%s%s; nothing is wrong with its data: its log says "
-        "what happened",
-        then, name, (int)jget_int(ended, "exitCode", -1),
-        *reason && strcmp(reason, "Error") != 0 ? ", " : "",
-        strcmp(reason, "Error") != 0 ? reason : "");
-    return logs_next(f, name, jget(status, "state.waiting") != NULL, w);
 }
 
 static bool is_held_up(const json_t *status)
@@ -52,28 +52,78 @@ static bool is_held_up(const json_t *status)
     return !is_one_of(jget_str(status, "state.waiting.reason", ""), normal);
 }
 
+/* "; container proxy cannot start, either: ErrImagePull", of all others that cannot, or that have
+ * failed; caller frees. */
+static char *others_like(const struct why_facts *f, const json_t *status)
+{
+    cleanup_buf struct buf words = BUF_INIT(OTHERS_MAX);
+    const json_t *one;
+    size_t i;
+    for (size_t k = 0; k < ARRAY_LEN(lists); k++)
+        json_array_foreach (jget_arr(f->pod, lists[k]), i, one) {
+            int code = (int)jget_int(one, "state.terminated.exitCode", 0);
+            cleanup_free char *who = one == status ? NULL : container_called(f, one);
+            if (who && is_held_up(one))
+                buf_addf(&words, "; %s cannot start, either: %s", who,
+                    jget_str(one, "state.waiting.reason", ""));
+            else if (who && code)
+                buf_addf(&words, "; %s has ended, too, with exit code %d", who, code);
+        }
+    return xstrdup(buf_str(&words));
+}
+
+/* A container that ended: by whose fault. */
+static bool why_ended(const struct why_facts *f, const json_t *status, const json_t *ended,
+    const char *then, struct why *w)
+{
+    const char *name = jget_str(status, "name", ""), *reason = jget_str(ended, "reason", ""),
+               *component = our_component(f->pod);
+    cleanup_free char *who = container_called(f, status), *others = others_like(f, status);
+    if (strcmp(reason, "OOMKilled") == 0 && *component && strcmp(name, CONTAINER_MAIN) == 0) {
+        why_say(f, w, WHY_FAILS,
+            "%s: it was killed because it used more memory than its limit: raise "
+            "spec.cache.%s.resources.limits.memory of Dataset %s%s",
+            then, component, kube_label(f->pod, LABEL_DATASET), others);
+        return why_describe(f, w);
+    }
+    if (strcmp(reason, "OOMKilled") == 0) {
+        why_say(f, w, WHY_FAILS,
+            "%s: %s was killed because it used more memory than its limit; it is not the data: raise "
+            "resources.limits.memory of that container (page cache of the mount does not count "
+            "against it)%s",
+            then, who, others);
+        return why_describe(f, w);
+    }
+    why_say(f, w, WHY_FAILS, "%s: %s ended with exit code %d%s%s%s: its log says what happened%s",
+        then, who, (int)jget_int(ended, "exitCode", -1),
+        *reason && strcmp(reason, "Error") != 0 ? ", " : "",
+        strcmp(reason, "Error") != 0 ? reason : "",
+        *component ? "" : "; nothing is wrong with its data", others);
+    return logs_next(f, name, jget(status, "state.waiting") != NULL, w);
+}
+
 static bool why_waiting(const struct why_facts *f, const json_t *status, struct why *w)
 {
     static const char *const image[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
         "ErrImageNeverPull", "RegistryUnavailable", NULL};
     const json_t *last = jget(status, "lastState.terminated");
     const char *reason = jget_str(status, "state.waiting.reason", ""),
-               *name = jget_str(status, "name", "");
+               *not_data = *our_component(f->pod) ? "" : ", not for data";
     if (!is_held_up(status))
         return false;
     if (last)
         return why_ended(f, status, last, "starts again and again", w);
-    cleanup_free char *message = one_line(jget_str(status, "state.waiting.message", ""));
+    cleanup_free char *message = one_line(jget_str(status, "state.waiting.message", "")),
+                      *who = container_called(f, status), *others = others_like(f, status);
     if (is_one_of(reason, image))
-        why_say(f, w, WHY_FAILS, "waits for the image %s of container %s, not for data: %s%s%s",
-            jget_str(status, "image", ""), name, reason, *message ? ": " : "", message);
+        why_say(f, w, WHY_FAILS, "waits for the image %s of %s%s: %s%s%s%s",
+            jget_str(status, "image", ""), who, not_data, reason, *message ? ": " : "", message,
+            others);
     else
-        why_say(f, w, WHY_FAILS, "waits for container %s, not for data: %s%s%s", name, reason,
-            *message ? ": " : "", message);
+        why_say(f, w, WHY_FAILS, "waits for %s%s: %s%s%s%s", who, not_data, reason,
+            *message ? ": " : "", message, others);
     return why_describe(f, w);
 }
-
-static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
 
 const json_t *held_up_container(const json_t *pod)
 {
@@ -183,4 +233,23 @@ bool why_starting(const struct why_facts *f, struct why *w)
     why_say(f, w, WHY_WAITS, "is being started by kubelet on node %s%s%s",
         jget_str(f->pod, "spec.nodeName", ""), *message ? ": " : "", message);
     return why_describe(f, w);
+}
+
+/* It runs, and is not what a Service or a Deployment waits for. */
+bool why_not_ready(const struct why_facts *f, struct why *w)
+{
+    static const char *const reasons[] = {"Unhealthy", NULL};
+    const json_t *status;
+    size_t i;
+    json_array_foreach (jget_arr(f->pod, lists[1]), i, status) {
+        if (!jget(status, "state.running") || jget_bool(status, "ready", true))
+            continue;
+        const json_t *event = newest_event(f, "Warning", reasons);
+        cleanup_free char *message = one_line(jget_str(event, "message", ""));
+        why_say(f, w, WHY_SLOW, /* its data is well: not a pod that status lists */
+            "runs, and nothing is wrong with its data, but container %s is not ready%s%s",
+            jget_str(status, "name", ""), *message ? ": " : "", message);
+        return why_describe(f, w);
+    }
+    return false;
 }

@@ -3,6 +3,7 @@
 #include "fuse/cli/why.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 
@@ -42,6 +43,31 @@ bool why_next(struct why *w, const char *fmt, ...)
 bool why_describe(const struct why_facts *f, struct why *w)
 {
     return why_next(w, "kubectl -n %s describe pod %s", f->ns, kube_name(f->pod));
+}
+
+bool why_status(const struct why_facts *f, struct why *w, const char *dataset)
+{
+    return why_next(w, "%s status %s -n %s", f->command, dataset, f->ns);
+}
+
+const char *our_component(const json_t *pod)
+{
+    static const char *const all[] = {COMPONENT_WORKER, COMPONENT_CLIENT, COMPONENT_LOADER};
+    const char *component = kube_label(pod, LABEL_COMPONENT);
+    for (size_t i = 0; i < ARRAY_LEN(all) && *kube_label(pod, LABEL_DATASET); i++)
+        if (strcmp(component, all[i]) == 0)
+            return component;
+    return "";
+}
+
+const char *scheduler_message(const json_t *pod)
+{
+    const json_t *c;
+    size_t i;
+    json_array_foreach (jget_arr(pod, "status.conditions"), i, c)
+        if (strcmp(jget_str(c, "type", ""), "PodScheduled") == 0)
+            return jget_str(c, "message", "");
+    return "";
 }
 
 char *one_line(const char *text)

@@ -37,18 +37,28 @@ static bool has_driver(const json_t *csinode)
     return false;
 }
 
-bool why_plugin_missing(const struct why_facts *f, struct why *w)
+bool lacks_plugin(const struct why_facts *f)
 {
     const json_t *csinode = named(f->csinodes, pod_node(f));
-    if (pod_started(f) || !first_claim(f) || !csinode || has_driver(csinode))
+    return csinode && !has_driver(csinode);
+}
+
+bool plugin_next(const struct why_facts *f, struct why *w)
+{
+    return why_next(w,
+        "kubectl get pods -A -o wide -l " LABEL_COMPONENT "=csi --field-selector spec.nodeName=%s",
+        pod_node(f));
+}
+
+bool why_plugin_missing(const struct why_facts *f, struct why *w)
+{
+    if (pod_started(f) || !first_claim(f) || !lacks_plugin(f))
         return false;
     why_say(f, w, WHY_FAILS,
         "cannot mount Dataset %s on node %s: Millrace's node plugin is not registered there: its csi "
         "pod must run on that node (csi.nodeSelector, csi.tolerations of the chart)",
         first_claim(f), pod_node(f));
-    return why_next(w,
-        "kubectl get pods -A -o wide -l " LABEL_COMPONENT "=csi --field-selector spec.nodeName=%s",
-        pod_node(f));
+    return plugin_next(f, w);
 }
 
 /* -- the client -------------------------------------------------------------------------------- */
@@ -112,7 +122,7 @@ static bool why_client_gone(const struct why_facts *f, const char *claim, struct
     why_say(f, w, WHY_FAILS,
         "runs, but its reads wait: Dataset %s has no client on node %s any more: %s", claim,
         pod_node(f), line);
-    return why_next(w, "%s status %s -n %s", f->command, claim, f->ns);
+    return why_status(f, w, claim);
 }
 
 bool why_client_down(const struct why_facts *f, struct why *w)
@@ -189,15 +199,21 @@ bool why_not_attached(const struct why_facts *f, struct why *w)
 
 /* -- the mount --------------------------------------------------------------------------------- */
 
-bool why_not_mounted(const struct why_facts *f, struct why *w)
+const char *mount_failure(const struct why_facts *f)
 {
     /* what follows a mount says that an earlier failure is over */
     static const char *const reasons[] = {
         "FailedMount", "FailedAttachVolume", "Pulling", "Pulled", "Created", "Started", NULL};
     const json_t *event = pod_started(f) ? NULL : newest_event(f, "", reasons);
-    if (strcmp(jget_str(event, "type", ""), "Warning") != 0)
+    return strcmp(jget_str(event, "type", ""), "Warning") == 0 ? jget_str(event, "message", "")
+                                                               : "";
+}
+
+bool why_not_mounted(const struct why_facts *f, struct why *w)
+{
+    cleanup_free char *message = one_line(mount_failure(f));
+    if (!*message)
         return false;
-    cleanup_free char *message = one_line(jget_str(event, "message", ""));
     const char *claim = first_claim(f);
     const char *pv = claim ? jget_str(named(f->claims, claim), "spec.volumeName", "") : "";
     bool ours = *pv && strstr(message, pv);

@@ -23,22 +23,11 @@ bool why_leaving(const struct why_facts *f, struct why *w)
     return why_describe(f, w);
 }
 
-static const json_t *scheduled_condition(const struct why_facts *f)
-{
-    const json_t *c;
-    size_t i;
-    json_array_foreach (jget_arr(f->pod, "status.conditions"), i, c)
-        if (strcmp(jget_str(c, "type", ""), "PodScheduled") == 0)
-            return c;
-    return NULL;
-}
-
 bool why_unscheduled(const struct why_facts *f, struct why *w)
 {
     if (pod_started(f) || *jget_str(f->pod, "spec.nodeName", ""))
         return false;
-    const json_t *c = scheduled_condition(f);
-    cleanup_free char *message = one_line(jget_str(c, "message", ""));
+    cleanup_free char *message = one_line(scheduler_message(f->pod));
     if (strstr(message, "ersistentVolumeClaim") && why_dataset_not_ready(f, w))
         return true;
     if (!*message)
@@ -88,23 +77,6 @@ static const char *claim_path(const json_t *pod, const char *claim, const char *
     return "MOUNT";
 }
 
-/* A pod of ours that runs: what there is to say is said of its Dataset. */
-static bool why_cache_pod(const struct why_facts *f, struct why *w)
-{
-    static const struct {
-        const char *component, *words;
-    } ours[] = {{COMPONENT_WORKER, "a cache worker of Dataset "},
-        {COMPONENT_CLIENT, "the client on its node of Dataset "},
-        {COMPONENT_LOADER, "the pod that loads files of Dataset "}};
-    const char *dataset = kube_label(f->pod, LABEL_DATASET);
-    for (size_t i = 0; i < ARRAY_LEN(ours) && *dataset; i++)
-        if (strcmp(kube_label(f->pod, LABEL_COMPONENT), ours[i].component) == 0) {
-            why_say(f, w, WHY_FINE, "runs, and is %s%s", ours[i].words, dataset);
-            return why_next(w, "%s status %s -n %s", f->command, dataset, f->ns);
-        }
-    return false;
-}
-
 /* Whatever else is wrong: it is not the data. */
 static bool why_nothing(const struct why_facts *f, struct why *w)
 {
@@ -124,6 +96,11 @@ static bool why_nothing(const struct why_facts *f, struct why *w)
                 "\"" XATTR_WHY "\").decode())'",
                 f->ns, kube_name(f->pod), *behind ? " -c " : "", behind, path);
         }
+    const char *component = kube_label(f->pod, LABEL_COMPONENT);
+    if (*component && strcmp(component, COMPONENT_TENSORBOARD) != 0) {
+        why_say(f, w, WHY_FINE, "runs, and is Millrace's own (%s)", component);
+        return why_next(w, "%s doctor", f->command);
+    }
     const char *some = json_array_size(f->datasets) == 1 ? kube_name(json_array_get(f->datasets, 0))
                                                          : "";
     why_say(f, w, WHY_FINE, "runs and mounts no Dataset, so it does not wait for Millrace%s%s%s",
@@ -150,9 +127,13 @@ void why_pod(const struct why_facts *f, struct why *w)
         why_starting,
         why_container_killed,
         why_reads_slow,
-        why_cache_pod,
+        why_not_ready,
         why_nothing,
     };
+    if (*our_component(f->pod)) {
+        why_cache_pod(f, w);
+        return;
+    }
     if (!f->datasets) {
         why_pod_blind(f, w);
         return;
