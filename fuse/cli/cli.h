@@ -173,6 +173,7 @@ int verb_stat(const struct verb *v, int argc, char **argv);
 int verb_why(const struct verb *v, int argc, char **argv);
 int verb_status(const struct verb *v, int argc, char **argv);
 int verb_doctor(const struct verb *v, int argc, char **argv);
+int verb_bench(const struct verb *v, int argc, char **argv);
 int verb_hint(const struct verb *v, int argc, char **argv);
 int verb_load(const struct verb *v, int argc, char **argv);
 int verb_pin(const struct verb *v, int argc, char **argv);

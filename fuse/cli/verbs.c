@@ -47,6 +47,17 @@ const struct verb verbs[] = {
         "`--write`, written. `millrace check URL` does the same.\n\nA line each, `ok` or `FAILED` "
         "with what to do about it. Exit status: 0 nothing has failed, 1 something has, 2 misuse.",
         0, 1, true, verb_doctor},
+    {"bench", "URL", "how fast this machine reads a store, raw and mounted",
+        "Reads what is at the URL, a file or a directory: the largest file, as far as `--size` says, "
+        "and small files (of at most 1 MiB). First raw, by many ranged reads at a time without a "
+        "mount, then through a mount of its own: cold, and warm, which is the same again from its "
+        "cache and the kernel's pages. The large file is read there by one reader from its "
+        "beginning on. It prints how many bytes and files were read in how many seconds, and "
+        "nothing that follows from less; what the raw reads have just read may be quicker "
+        "afterwards at the server, too.\n\nNothing is changed in the store, unless `--write DIR` "
+        "is given: then it makes that directory below the URL, measures writing files there and "
+        "reading those, and removes them, after Ctrl-C as well. The mount goes in any case.",
+        1, 1, true, verb_bench},
     {"hint", "DIR FILE|-", "tell a mount in which order files will be read",
         "Tells the mount that DIR is on in which order a job will read: FILE has one path a line, "
         "below DIR. The files are fetched just ahead of the reader, in that order, as far as cache "
