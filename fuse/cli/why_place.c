@@ -11,19 +11,19 @@
 
 #define WORDS_MAX 1024
 
-struct asked {
+struct asked_nodes {
     struct buf words; /* "disk=nvme (nodeSelector); zone In [a, b] (nodeAffinity)" */
     struct buf keys;  /* "disk,zone", for kubectl get nodes -L */
     const char *between;
 };
 
-static void add_word(struct asked *a, const char *word)
+static void add_word(struct asked_nodes *a, const char *word)
 {
     buf_addf(&a->words, "%s%s", a->between, word);
     a->between = ", ";
 }
 
-static void add_key(struct asked *a, const char *key)
+static void add_key(struct asked_nodes *a, const char *key)
 {
     size_t n = strlen(key);
     for (const char *p = buf_str(&a->keys); *p; p += strspn(p, ",")) {
@@ -35,7 +35,7 @@ static void add_key(struct asked *a, const char *key)
     buf_addf(&a->keys, "%s%s", a->keys.len ? "," : "", key);
 }
 
-static void add_selector(struct asked *a, const json_t *pod)
+static void add_selector(struct asked_nodes *a, const json_t *pod)
 {
     const char *key;
     json_t *value, *selector = (json_t *)jget_obj(pod, "spec.nodeSelector");
@@ -48,7 +48,7 @@ static void add_selector(struct asked *a, const json_t *pod)
         buf_adds(&a->words, " (spec.nodeSelector)");
 }
 
-static void add_expression(struct asked *a, const json_t *expression)
+static void add_expression(struct asked_nodes *a, const json_t *expression)
 {
     cleanup_buf struct buf values = BUF_INIT(WORDS_MAX);
     const char *key = jget_str(expression, "key", "");
@@ -62,7 +62,7 @@ static void add_expression(struct asked *a, const json_t *expression)
     add_key(a, key);
 }
 
-static void add_affinity(struct asked *a, const json_t *pod)
+static void add_affinity(struct asked_nodes *a, const json_t *pod)
 {
     const json_t *expression,
         *terms = jget_arr(pod,
@@ -85,7 +85,7 @@ static void add_affinity(struct asked *a, const json_t *pod)
 
 bool why_no_such_node(const struct why_facts *f, const char *message, struct why *w)
 {
-    struct asked a = {BUF_INIT(WORDS_MAX), BUF_INIT(WORDS_MAX), ""};
+    struct asked_nodes a = {BUF_INIT(WORDS_MAX), BUF_INIT(WORDS_MAX), ""};
     bool said = false;
     if (strstr(message, "didn't match Pod's node affinity/selector")) {
         add_selector(&a, f->pod);
