@@ -123,8 +123,11 @@ def kind(crd):
         yield ""
     columns = version.get("additionalPrinterColumns", [])
     if columns:
-        shown = [c["name"] for c in columns if not c.get("priority")], [c["name"] for c in columns if c.get("priority")]
-        yield f"Columns of `kubectl get`: {', '.join(shown[0])}" + (f"; with `-o wide` also {', '.join(shown[1])}" if shown[1] else "") + ".\n"
+        yield "| column of `kubectl get` | |\n|---|---|"
+        for column in filter(lambda c: c.get("description"), columns):
+            wide = "with `-o wide`: " if column.get("priority") else ""
+            yield f"| {column['name'].upper()} | {wide}{cell(column['description'])} |"
+        yield ""
     said = list(dict.fromkeys(messages(schema)))
     if said:
         yield "Refused by the API server, in these words:\n"
