@@ -28,10 +28,12 @@ traces >"$ROOT/build/e2e-before.txt"
 step "what helm install tells"
 helm install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --dry-run=server >"$WORK/told"
 for words in "Expect 2 pods millrace-operator, and one millrace-csi on each Linux node" "create secret generic s3-keys --from-env-file=s3.env" \
-    "The first command deletes EVERY TEAM'S TFJobs, loads and Datasets"; do
+    "The first command deletes EVERY TEAM'S TFJobs, loads and Datasets" "which no registry has: nodes find it only if it was imported"; do
     grep -qF -- "$words" "$WORK/told" || fail "the notes do not say '$words': $(sed -n '/^NOTES/,$p' "$WORK/told")"
 done
 ! grep -qE 'FLUID|THIS IS GKE|--from-literal' "$WORK/told" || fail "the notes say what is not so here: $(sed -n '/^NOTES/,$p' "$WORK/told")"
+helm install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --dry-run=server --set image.repository=registry.example/ml/millrace >"$WORK/told"
+! grep -qF "which no registry has" "$WORK/told" || fail "the notes say of an image with a registry that it has none"
 step "helm install"
 helm upgrade --install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --wait --timeout 2m
 step "helm upgrade"

@@ -78,8 +78,7 @@ grep -c OK <(n logs reader) | grep -qx 2 || fail "the reader saw $(n logs reader
 
 step "removal"
 n delete pod reader
-kubectl delete tfjobs.kubeflow.org,dataloads.millrace.dev,datasets.millrace.dev -A --all --timeout=90s
-kubectl delete -f "$DIST/install.yaml" --timeout=120s
+(cd "$DIST" && timeout 200 bash -euxc "$(page_block docs/install/uninstall.md 3)")
 [ -z "$(k get crd -o name | grep -E 'millrace|tfjobs' || true)" ] || fail "kinds are left"
 
 step "the chart of the release"
