@@ -267,7 +267,7 @@ static void evaluate_starting(
     v->slow = true;
     if (!jget(cache_pod_container(pod), "state.running"))
         set_problem(v, "PodNotStarted",
-            "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (is the millrace-csi pod of that node running?)",
+            "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (does the node plugin run on that node, as csi.nodeSelector and csi.tolerations of the chart allow?)",
             kube_name(pod), *v->node ? v->node : "(none yet)", kube_namespace(pod), kube_name(pod));
     else
         set_problem(v, "PodNotReady",
