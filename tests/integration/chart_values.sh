@@ -218,7 +218,11 @@ refused enabled --set enabled=false
 refused "use --reset-then-reuse-values" --set metrics=null # what --reuse-values makes of a chart without metrics
 refused "additional properties 'matchLabel'" --set limits.namespaceSelector.matchLabel.a=b # would be dropped: the limits would be everybody's
 refused fullnameOverride --set "fullnameOverride=$(printf 'a%.0s' {1..48})"
-refused image/repository --set image.repository=registry.example/millrace:0.1.0
+for repository in registry.example/millrace:0.1.0 registry.example:5000/millrace:0.1.0 "registry.example/millrace@$digest" https://registry.example/ml/millrace \
+    registry.example/ML/millrace 'registry.example/ml /millrace' registry.example/; do
+    refused "write REGISTRY/NAME alone" --set "image.repository=$repository"
+done
+for repository in millrace ml/millrace localhost/millrace Registry.example/ml/mill_race 10.0.0.1:5000/ml/millrace; do good a --set "image.repository=$repository"; done
 refused image/tag --set 'image.tag=a b'
 refused watchNamespace --set watchNamespace=Team_A
 refused commonLabels/team --set 'commonLabels.team=a b'
@@ -242,7 +246,16 @@ refused "worker/resources': additional properties 'limit'" --set defaults.cache.
 refused "loader/tolerations/0': additional properties 'opertor'" --set 'defaults.cache.loader.tolerations[0].opertor=Exists'
 refused "additional properties 'requiredDuringScheduling" --set defaults.cache.worker.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.a=b
 refused "additional properties 's4'" --set defaults.options.s4.region=x
-for dir in / /mnt/ mnt /mnt/../etc /mnt/. '/mnt/a b' '/mnt/a: b'; do refused csi/cacheDir --set-string "csi.cacheDir=$dir"; done
+refused "s3/endpoint': 'minio:9000' does not match" --set defaults.options.s3.endpoint=minio:9000
+refused "s3/path-style': value must be one of 'true', 'false'" --set-string defaults.options.s3.path-style=yes
+for component in operator csi gpuSlices; do
+    refused "$component/tolerations/0/operator': value must be one of 'Exists', 'Equal'" --set "$component.tolerations[0].operator=Exist"
+    refused "$component/tolerations/0/effect'" --set "$component.tolerations[0].effect=NoRun"
+    refused "$component/resources/limits/memory': '256MB' does not match" --set "$component.resources.limits.memory=256MB"
+    refused "$component/resources': additional properties 'limit'" --set "$component.resources.limit.cpu=1"
+    good a --set "$component.resources.limits.cpu=0.5,$component.resources.limits.memory=1e9,$component.resources.requests.ephemeral-storage=1.5Gi"
+done
+for dir in / /dev/nvme1n1 /proc /mnt/ mnt /mnt/../etc /mnt/. '/mnt/a b' '/mnt/a: b'; do refused csi/cacheDir --set-string "csi.cacheDir=$dir"; done
 refused "which is csi.kubeletDir" --set csi.cacheDir=/var/lib/kubelet
 refused "which is csi.kubeletDir" --set-json 'csi.cacheDirs=[{"nodeSelector": {"a": "b"}, "path": "/var/lib/kubelet"}]'
 

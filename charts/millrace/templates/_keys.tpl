@@ -25,6 +25,10 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $repository := .Values.image.repository }}
+{{- if not (regexMatch "^([^/:@[:space:]]+(:[0-9]+)?/)?[a-z0-9]+([-._/]+[a-z0-9]+)*$" $repository) }}
+{{- fail (printf "\n\nThe value image.repository is %s: write REGISTRY/NAME alone, like registry.example/ml/millrace, in small letters, without https://, a tag (image.tag) or a digest (image.digest).\n" $repository) }}
+{{- end }}
 {{- range $key, $_ := .Values.env }}
 {{- if not (regexMatch "^[A-Za-z_][A-Za-z0-9_]*$" $key) }}
 {{- fail (printf "\n\nThe value env has the variable %q: its name must be of letters, digits and '_', and not begin with a digit.\n" $key) }}
