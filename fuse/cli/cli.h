@@ -170,6 +170,7 @@ int verb_count(const struct verb *v, int argc, char **argv);
 int verb_persist(const struct verb *v, int argc, char **argv);
 int verb_checksum(const struct verb *v, int argc, char **argv);
 int verb_stat(const struct verb *v, int argc, char **argv);
+int verb_location(const struct verb *v, int argc, char **argv);
 int verb_why(const struct verb *v, int argc, char **argv);
 int verb_status(const struct verb *v, int argc, char **argv);
 int verb_doctor(const struct verb *v, int argc, char **argv);

@@ -22,6 +22,12 @@ const struct verb verbs[] = {
         "URL: type, size, time and version of the object.\n\nWithout an argument: all mounts of this "
         "machine, a line each.",
         0, 1, true, verb_stat},
+    {"location", "PATH|URL...", "which node and which cache workers have a file",
+        "Of files on a mount: how much of each the cache of this node has, which cache workers own a "
+        "part of it and how much they have, and where it is in the store. Workers are asked; one "
+        "that does not tell is named. Nothing is fetched.\n\nOf a URL: the same by a mount of this "
+        "machine that the URL is below; without one nobody here knows of copies.",
+        1, INT_MAX, false, verb_location},
     {"why", "POD|JOB|DATASET|PATH", "what a pod waits for, or why its reads are slow",
         "Of a pod or a job (`NAME`, or `tfjob/NAME`, or `job NAME`) of a Kubernetes cluster: one "
         "sentence that says what it waits for or why its reads are slow, and the next command to "

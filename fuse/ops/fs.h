@@ -15,6 +15,7 @@
 
 struct stalls;
 struct status;
+struct peers;
 
 struct fs {
     const struct conf *conf; /* all borrowed */
@@ -29,6 +30,7 @@ struct fs {
     bool sealed;
     struct hints *hints;
     struct stalls *stalls;
+    struct peers *peers; /* NULL: there are no cache workers to ask (tests) */
     struct readdirplus_auto readdirplus_auto;
 };
 

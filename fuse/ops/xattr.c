@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests about extended attributes: there are three of our own, and none that users set. */
+/* Requests about extended attributes: there are four of our own, and none that users set. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/ops/location.h"
 #include "fuse/report/status.h"
 #include "lib/base/buf.h"
 #include "lib/base/names.h"
@@ -32,6 +33,16 @@ static void reply_why(fuse_req_t req, size_t size)
     reply_xattr(req, buf_str(&why), why.len, size);
 }
 
+static void reply_location(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    cleanup_buf struct buf text = BUF_INIT(STATUS_MAX);
+    struct err e = ERR_INIT;
+    if (location_json(ops_fs(req), ino, &text, &e))
+        fuse_reply_err(req, err_errno(&e));
+    else
+        reply_xattr(req, buf_str(&text), text.len, size);
+}
+
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     char text[LAST_ERROR_MAX];
@@ -41,6 +52,8 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
         reply_xattr(req, buf_str(&status), status.len, size);
     } else if (ino == FUSE_ROOT_ID && strcmp(name, XATTR_WHY) == 0) {
         reply_why(req, size);
+    } else if (strcmp(name, XATTR_LOCATION) == 0) {
+        reply_location(req, ino, size);
     } else if (strcmp(name, XATTR_ERROR) == 0 && files_last_error(ops_fs(req)->files, ino, text)) {
         reply_xattr(req, text, strlen(text), size);
     } else {

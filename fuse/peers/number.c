@@ -29,7 +29,7 @@ static int peers_open(struct peers *p, struct err *e)
 /* mu is held, or nobody else knows p yet. */
 static int change_number(struct peers *p, int n, struct err *e)
 {
-    const char *name = p->conf->worker_name ? p->conf->worker_name : "worker";
+    const char *name = peers_worker_name(p->conf);
     int before = atomic_load(&p->nworkers);
     if (n > 0 && peers_open(p, e))
         return -1;

@@ -15,6 +15,11 @@ uint64_t peers_chunk(const char *mount_point, const char *path, uint64_t off)
     return hash64_mix(h, off / PEERS_CHUNK + 1);
 }
 
+const char *peers_worker_name(const struct conf *conf)
+{
+    return conf->worker_name ? conf->worker_name : "worker";
+}
+
 uint64_t peer_seed(const char *name, int i)
 {
     cleanup_free char *full = xasprintf("%s-%d", name, i);

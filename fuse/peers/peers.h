@@ -41,6 +41,8 @@ void peers_free(struct peers *p); /* no peers_fetch is running */
 int peers_fetch(void *peers, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e);
 
+#define PEERS_CACHED "/v1/cached" /* peers_query(): how many bytes of it are here, in digits */
+
 struct peers_stats {
     uint64_t worker_bytes, store_bytes; /* that readers got */
     /* times the store was asked beside a slow worker; and was faster */
@@ -57,6 +59,21 @@ int peers_owner(
     const char *name, int count, const char *mount_point, const char *path, uint64_t off);
 /* "http://<name>-<i>.<service>:<port>"; caller frees. */
 char *peers_url(const struct conf *conf, int worker);
+/* The part of a file that one worker owns. */
+struct peers_share {
+    char *worker; /* owned: its name, which is its pod's */
+    int index;
+    uint64_t owns; /* bytes */
+    uint64_t has;  /* bytes of the file that are in its cache, if it said so */
+    char why[128]; /* why it did not; "": it did */
+};
+/* Of the workers that own something of it, in order; has and why are not asked for yet. Caller
+ * gives them back with peers_shares_free(). */
+size_t peers_shares(struct peers *p, const struct cache_key *key, struct peers_share **out);
+/* Asks them, some at a time and each for a second or two. One that is known to be down is not. */
+void peers_shares_ask(
+    struct peers *p, const struct cache_key *key, struct peers_share *shares, size_t n);
+void peers_shares_free(struct peers_share *shares, size_t n);
 /* A request to a worker that answers with a few words: signed where there is a key, and its answer
  * checked. As http_do; RETRY: the answer is not signed with this key. */
 struct peers_call {

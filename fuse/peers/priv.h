@@ -2,7 +2,7 @@
 /* What the files of this room share: owner.c weighs workers and chunks, number.c tells how many
  * workers there are, health.c which are up, call.c what is said to them and how it is told from
  * what others say, race.c fetches from one of them with the store as a second runner, peers.c picks
- * the worker that has a chunk. */
+ * the worker that has a chunk, where.c tells who has what of a file. */
 #ifndef MILLRACE_FUSE_PEERS_PRIV_H
 #define MILLRACE_FUSE_PEERS_PRIV_H
 
@@ -47,6 +47,9 @@ struct peers {
 
 uint64_t peers_chunk(const char *mount_point, const char *path, uint64_t off);
 uint64_t peer_seed(const char *name, int i); /* the owner has the largest hash of both */
+
+/* what workers' names begin with */
+const char *peers_worker_name(const struct conf *conf);
 
 /* -- number.c -------------------------------------------------------------------------------- */
 

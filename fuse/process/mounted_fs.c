@@ -254,6 +254,7 @@ int mounted_fs_build(struct mounted_fs *m, const struct mounted_fs_conf *conf, s
         return -1;
     m->fs.stalls = m->c.handoff ? stalls_new(handoff_client_caller, m->c.handoff)
                                 : stalls_new(own_caller, NULL);
+    m->fs.peers = m->peers;
     status_data(m->c.status,
         &(struct status_sources){
             m->cache, m->peers, m->fs.inodes, m->fs.hints, m->fs.stalls, m->c.stage_dir});

@@ -283,6 +283,19 @@ static void serve_load(void *user, const struct serve_req *req, struct serve_res
     request_free(&r);
 }
 
+/* How many bytes of a file are here. Nothing is fetched. */
+static void serve_cached(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct request r;
+    struct cache_file *f;
+    if (open_requested(user, req, resp, &r, &f))
+        return;
+    resp->content_type = "text/plain";
+    buf_addf(&resp->body, "%" PRIu64 "\n", cache_cached(f, 0, r.key.size));
+    cache_close(f);
+    request_free(&r);
+}
+
 /* Is this the same word as the last one? It is kept for the next. */
 static bool pins_are_of(struct server *s, const char *unless)
 {
@@ -391,6 +404,11 @@ static void route_load(void *user, const struct serve_req *req, struct serve_res
     serve_signed(user, req, resp, serve_load);
 }
 
+static void route_cached(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    serve_signed(user, req, resp, serve_cached);
+}
+
 static void route_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     serve_signed(user, req, resp, serve_unpin);
@@ -407,6 +425,7 @@ void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROU
     out[1] = (struct serve_route){"POST", "/v1/load", route_load, s};
     out[2] = (struct serve_route){"POST", "/v1/unpin", route_unpin, s};
     out[3] = (struct serve_route){"POST", "/v1/unmark", route_unmark, s};
+    out[4] = (struct serve_route){"GET", PEERS_CACHED, route_cached, s};
 }
 
 struct http_server *server_listen(const char *address, unsigned max_threads,

@@ -80,7 +80,7 @@ void inventory_start(struct server *s);
 void inventory_stop(void);
 
 /* serve_range.c: the worker's own routes: /v1/data, /v1/load, /v1/unpin, /v1/unmark. */
-#define SERVE_RANGE_ROUTES 4
+#define SERVE_RANGE_ROUTES 5
 void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROUTES]);
 /* The listener of a worker. Where it is full, those who have the key keep their connections, and
  * take their answers as slowly as they like; strangers have HEALTH_ANSWER_NS for one answer.

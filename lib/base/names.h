@@ -107,6 +107,9 @@
 #define XATTR_STATUS "user.millrace.status" /* of the root, not listed: JSON */
 #define XATTR_WHY    "user.millrace.why" /* of the root, not listed: why reads are slow, in words */
 
+/* of a file, not listed: JSON of lib/conf/report.h */
+#define XATTR_LOCATION "user.millrace.location"
+
 /* where things are inside client and worker pods */
 #define POD_RUN_DIR "/run/millrace" /* the inline volume */
 /* what the paths of the configuration's secrets are relative to */

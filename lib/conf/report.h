@@ -127,6 +127,21 @@
 #define REPORT_INDEX_INODES        "index.inodes"
 #define REPORT_INDEX_NAME_BYTES    "index.nameBytes"
 
+/* -- of a file, in its attribute XATTR_LOCATION ---------------------------------------------- */
+
+#define REPORT_LOCATION_SIZE      "size"
+#define REPORT_LOCATION_CACHED    "cachedBytes" /* of it, by this node */
+#define REPORT_LOCATION_PERSISTED "persisted"
+/* the store that it is in, and its path there */
+#define REPORT_LOCATION_STORE "mountPoint"
+#define REPORT_LOCATION_PATH  "path"
+/* array: workers that own a part of it, in chunks of 64 MiB; cachedBytes as above, or error: why
+ * the worker does not tell */
+#define REPORT_LOCATION_WORKERS "workers"
+#define REPORT_LOCATION_WORKER  "worker"
+#define REPORT_LOCATION_OWNED   "ownedBytes"
+#define REPORT_LOCATION_ERROR   "error"
+
 /* -- writing --------------------------------------------------------------------------------- */
 
 #define REPORT_STARTS_LEN 17

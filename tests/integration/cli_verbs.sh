@@ -176,12 +176,24 @@ says "stat of a file on a mount" 0 "292 bytes (292B), 100 % in the cache of this
 says "stat without an argument: all mounts" 0 "$WORK/mnt  s3://data/mounted  ready  cache " millrace stat
 is "as JSON" "true s3://data/mounted" "$(millrace stat --json | jq -r --arg m "$WORK/mnt" '.mounts[] | select(.mount == $m) | "\(.ready) \(.status.mounts[0].mountPoint)"')"
 is "stat of a URL as JSON" "file 292" "$(millrace stat --json s3://data/mounted/t/hundred | jq -r '"\(.type) \(.size)"')"
+says "location of a file" 0 "mnt/t/hundred: 292B" millrace location mnt/t/hundred
+has "in the cache of this node" "  this node            292B" "$out"
+has "and of no worker" "  cache workers        none has a part of it" "$out"
+has "and in the store" "  store                s3://data/mounted/t/hundred" "$out"
+is "location by its URL, as JSON" "$WORK/mnt/t/hundred 292 true t/hundred" \
+    "$(millrace location --json s3://data/mounted/t/hundred | jq -r '.files[0] | "\(.file) \(.cachedBytes) \(.persisted) \(.path)"')"
+says "location of a URL that nobody has mounted" 1 "s3://data/mountedx: no mount of this machine has this store" millrace location s3://data/mountedx
+says "location of a directory" 1 "mnt/t is a directory: location is of files" millrace location mnt/t
+says "location of what is not there" 1 "mnt/nope" millrace location mnt/nope
+says "location of what is on no mount" 1 "tree/hundred is not on a mount of millrace" millrace location tree/hundred
 says "why of a relative path" 0 "wait" millrace why mnt/t
 
 (holds 600 mnt/open unsaved) >"$WORK/held" &
 holder=$!
 wait_for grep -q written "$WORK/held"
 says "a file that is being written: ls -l" 0 "NOT_PERSISTED" millrace ls -l mnt/open
+says "a file that is being written: location" 0 "none, as the store does not have it yet" millrace location mnt/open
+has "a file that is being written: its store" "s3://data/mounted/open, not what was written last" "$out"
 says "a file that is being written: du" 0 "1 files NOT_PERSISTED" millrace du mnt
 says "a file that is being written: the store does not have it" 1 "open" millrace cat s3://data/mounted/open
 does "persist has it saved" "0:1 files are in the store, 1 of them since now" millrace persist mnt/open

@@ -112,6 +112,27 @@ run() # posix|s3
     fuse_umount
     rm -rf "$CACHE"
 
+    echo "# where a file is"
+    local where owner shares='([.files[0].workers[] | .cachedBytes == .ownedBytes] | all)'
+    fuse_mount
+    where=$("$BUILD/bin/millrace" location --json "$MNT/large")
+    [ "$(jq "$shares and ([.files[0].workers[].ownedBytes] | add) == 150000000" <<<"$where")" = true ] || die "the workers that have it: $where"
+    [ "$(jq -r '.files[0] | "\(.size) \(.cachedBytes) \(.persisted)"' <<<"$where")" = "150000000 0 true" ] || die "where it is: $where"
+    cat "$MNT/middle" >/dev/null
+    where=$("$BUILD/bin/millrace" location "$MNT/middle")
+    grep -qx '  this node            4.77MiB' <<<"$where" || die "this node has it: $where"
+    grep -qE '^  t-cache-[01]            4.77MiB, owns 4.77MiB$' <<<"$where" || die "one worker has it: $where"
+    grep -qE '^  store                [a-z0-9]+://.*/middle$' <<<"$where" || die "its store: $where"
+    where=$("$BUILD/bin/millrace" location "$(sed -n 's/^  store  *//p' <<<"$where")") || die "by its URL: $where"
+    grep -qE '^  t-cache-[01]            4.77MiB, owns 4.77MiB$' <<<"$where" || die "by its URL: $where"
+    owner=$("$BUILD/bin/millrace" location --json "$MNT/large" | jq -r '.files[0].workers[0].worker')
+    kill -STOP "${PIDS[${owner#t-cache-}]}"
+    where=$("$BUILD/bin/millrace" location "$MNT/large")
+    kill -CONT "${PIDS[${owner#t-cache-}]}"
+    grep -qE "^  $owner            owns [0-9.]+MiB, does not tell what it has: " <<<"$where" || die "a worker that does not answer: $where"
+    fuse_umount
+    rm -rf "$CACHE"
+
     echo "# what is pinned stays so until it is unpinned, whatever is loaded"
     load --pin=true /small || die "the loader failed: $(cat "$WORK/report")"
     load / || die "the loader failed: $(cat "$WORK/report")"

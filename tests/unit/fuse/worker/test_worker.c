@@ -53,6 +53,14 @@ static void check_error(
     assert_true(strlen(jget_str(j, "message", "")) > 5);
 }
 
+static void check_cached(const char *name, const char *bytes)
+{
+    cleanup_free char *path = worker_path(name, "/v1/cached");
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(worker_ask("GET", path, NULL, &resp), 200);
+    assert_string_equal(buf_str(&resp.body), bytes);
+}
+
 static void test_serving(void **state)
 {
     (void)state;
@@ -63,6 +71,7 @@ static void test_serving(void **state)
     cleanup_free char *json = worker_conf_json("data", 200 << 20);
     worker_start(json);
     assert_true(worker_becomes_ready(60));
+    check_cached("small", "0\n");
     for (int again = 0; again < 2; again++) {
         check_range("small", NULL, 200, 0, 5000);
         check_range("small", "Range: bytes=10-19", 206, 10, 10);
@@ -75,6 +84,11 @@ static void test_serving(void **state)
     }
     cleanup_free char *large = worker_path("large", "/v1/data"),
                       *small = worker_path("small", "/v1/data");
+    check_cached("small", "5000\n");
+    check_cached("sub/medium file", "3000000\n");
+    check_cached("empty", "0\n");
+    check_error(
+        "GET", "/v1/cached?mount=1&path=small&version=x&size=5000", NULL, 400, "InvalidRequest");
     check_error("GET", large, NULL, 413, "RangeTooLarge");
     check_error("GET", small, "Range: bytes=5000-", 416, "OutOfRange");
     check_error("GET", small, "Range: bytes=1-2,3-4", 400, "InvalidRequest");
