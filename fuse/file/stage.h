@@ -21,6 +21,8 @@ void stage_changed(struct file *f, uint64_t end);
  * exclusively, until stage_changed(), or stage_unchanged(): nothing has been changed. */
 int stage_change_alone(struct file *f, uint64_t bytes, struct err *e);
 void stage_unchanged(struct file *f);
+/* Of its content, or with STAGE_NOTE of its note; caller frees. */
+char *stage_path(const struct file *f, const char *suffix);
 /* Why its content could not be changed, for the writer. */
 int stage_error(struct err *e, int errnum, const char *what);
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e);

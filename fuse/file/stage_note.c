@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The notes beside staged files: when they are written, and what they say (sidecar.h). */
+#include "fuse/file/stage.h"
+
+#include "fuse/file/content.h"
+#include "fuse/file/kept.h"
+#include "fuse/file/sidecar.h"
+#include "fuse/file/stage_name.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int stage_read_note(struct file *f, struct sidecar *note, struct err *e)
+{
+    cleanup_free char *name = stage_path(f, STAGE_NOTE);
+    return sidecar_read(name, note, e);
+}
+
+/* What the note beside the staging file is to say: where it belongs, and what was asked for it so
+ * far.
+ */
+static int stage_note(struct file *f, struct sidecar *note, struct err *e)
+{
+    struct err none = ERR_INIT;
+    struct store *store;
+    struct inode n;
+    unsigned mount;
+    if (stage_read_note(f, note, &none))
+        *note = (struct sidecar){0};
+    if (file_inode(f, &n, e)
+        || tree_where(file_conf(f)->tree, f->ino, &store, &mount, note->path, e))
+        return -1;
+    sidecar_set_mount(note, &file_conf(f)->conf->mounts[mount]);
+    boot_id(note->boot, sizeof note->boot);
+    memcpy(note->version, n.version, sizeof note->version);
+    return 0;
+}
+
+static int stage_write_note(struct file *f, const struct sidecar *note, bool durable, struct err *e)
+{
+    cleanup_free char *name = stage_path(f, STAGE_NOTE);
+    return sidecar_write(name, note, durable, e) ? stage_error(e, err_errno(e), "stage a file") : 0;
+}
+
+int stage_write_sidecar(struct file *f, struct err *e)
+{
+    struct sidecar note, now;
+    if (stage_note(f, &note, e))
+        return -1;
+    for (;;) {
+        if (atomic_load(&f->note_old)) /* what was asked for has been saved */
+            note.asked = false;
+        /* one that says what was asked for is on the disk: what takes its place must be, too */
+        if (stage_write_note(f, &note, note.asked, e))
+            return -1;
+        atomic_store(&f->note_old, false);
+        /* it may have been renamed between our look and our writing, and its note with it */
+        if (stage_note(f, &now, e))
+            return -1;
+        if (strcmp(now.path, note.path) == 0 && strcmp(now.version, note.version) == 0)
+            return 0;
+        note = now;
+    }
+}
+
+int stage_mark(struct file *f, uint64_t size, struct err *e)
+{
+    struct sidecar note;
+    mutex_assert_held(&f->state_lock);
+    if (stage_note(f, &note, e) || content_crc(f->stage_fd, size, &note.asked_crc, e))
+        return -1;
+    note.asked = true;
+    note.asked_len = size;
+    cleanup_fd int dir = open(file_conf(f)->stage_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fsync(f->stage_fd) || dir < 0)
+        return stage_error(e, errno, "keep a staged file");
+    if (stage_write_note(f, &note, true, e))
+        return -1;
+    return fsync(dir) ? stage_error(e, errno, "keep a staged file") : 0;
+}
+
+int stage_keep(struct file *f, const char *why, char kept[STAGE_NAME_MAX], struct err *e)
+{
+    const struct stage_name n = {inodes_epoch(file_conf(f)->inodes), f->ino, f->generation};
+    struct sidecar note;
+    struct err none = ERR_INIT;
+    mutex_assert_held(&f->state_lock);
+    stage_name_format(&n, kept);
+    bool known = stage_note(f, &note, &none) == 0;
+    snprintf(note.why, sizeof note.why, "%s", why);
+    return kept_add(file_conf(f)->stage_dir, kept, known ? &note : NULL, e);
+}
+
+void stage_remove_sidecar(struct file *f)
+{
+    cleanup_free char *sidecar = stage_path(f, STAGE_NOTE);
+    unlink(sidecar);
+}
+
+void stage_saved(struct file *f, bool all)
+{
+    struct err e = ERR_INIT;
+    atomic_store(&f->note_old, true);
+    if (all)
+        stage_remove_sidecar(f);
+    else if (stage_write_sidecar(f, &e)) /* the next change tries again */
+        log_kv(LOG_WARN, "the version of a staged file is not on disk", "error", e.msg, NULL);
+}
+
+void stage_repath(struct file *f)
+{
+    struct inode n;
+    struct err e = ERR_INIT;
+    if (!file_is_dirty(f) && atomic_load(&f->note_old)) /* it has no note */
+        return;
+    if (inodes_get(file_conf(f)->inodes, f->ino, &n) == 0 && (n.flags & INODE_STAGED)
+        && !(n.flags & INODE_UNLINKED) && stage_write_sidecar(f, &e))
+        log_kv(LOG_WARN, "the new path of a staged file is not on disk", "error", e.msg, NULL);
+}
