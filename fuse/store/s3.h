@@ -141,10 +141,11 @@ struct s3_call {
     size_t max_body; /* of the answer; 0: 64 KiB */
     /* the server may say nothing for that long besides, see s3_inside_ns */
     int64_t inside_ns;
-    unsigned does;    /* S3_MAKES …: which of the terms go with it */
-    bool sums;        /* the terms' checksum of the body goes with it, if they have one */
-    uint64_t *sum;    /* gets it; or NULL */
-    const char *what; /* object for error texts; NULL: from key */
+    unsigned does;     /* S3_MAKES …: which of the terms go with it */
+    bool await_answer; /* as of http_req */
+    bool sums;         /* the terms' checksum of the body goes with it, if they have one */
+    uint64_t *sum;     /* gets it; or NULL */
+    const char *what;  /* object for error texts; NULL: from key */
 };
 
 struct s3_outcome {

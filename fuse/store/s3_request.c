@@ -262,6 +262,7 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
         .stall_ns = STALL_NS + c->inside_ns,
         .cancel = r->cancel,
         .also_cancel = r->also_cancel,
+        .await_answer = c->await_answer,
     };
     if (c->from_fd && c->fd_len) {
         req.source = fd_body_read;

@@ -41,6 +41,7 @@ static int put_single(
         .fd = put->fd,
         .fd_len = put->len,
         .does = S3_MAKES | S3_CONTENT,
+        .await_answer = put->certain,
         .sums = true};
     struct retry r = RETRY_INIT(
         s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, put->cancel);
@@ -64,6 +65,9 @@ static int put_single(
         }
         if (condition && s3_conflict(s, key, put->expect, &out, e))
             return s3_is_marked(s, key, mark, etag) ? 0 : -1;
+        if (put->certain && e->sys == ECANCELED
+            && r.attempt) /* an earlier one may have come there */
+            *e = r.cause;
         if (!condition || !s3_no_conditions(s, &out))
             return -1;
     }

@@ -161,6 +161,9 @@ struct store_put {
     /* Set meanwhile: RETRY (sys ECANCELED), and nothing half is left, unless it is as good as done;
      * a directory goes on. May be NULL. */
     const atomic_bool *cancel;
+    /* ECANCELED is certain to be nothing at all: what the store may have got as a whole is waited
+     * for. */
+    bool certain;
 };
 /* Appears atomically; st is the new object's. CONFLICT: something else is there than was expected
  * (sys EEXIST where that was nothing, else ESTALE), and nothing has changed; the same content is no

@@ -129,8 +129,8 @@ static int on_progress(
 {
     struct transfer *t = user;
     (void)down_total;
-    (void)up_total;
-    if (flag_is_set(t->req->cancel) || flag_is_set(t->req->also_cancel)) {
+    bool sent = t->req->await_answer && up_total > 0 && up >= up_total;
+    if (!sent && (flag_is_set(t->req->cancel) || flag_is_set(t->req->also_cancel))) {
         t->cancelled = true;
         return 1;
     }

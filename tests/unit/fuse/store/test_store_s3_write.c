@@ -143,6 +143,47 @@ static void a_put_that_is_cancelled(void **state)
     store_s3.close(s);
 }
 
+struct until_there {
+    struct fake_s3 *server;
+    atomic_bool cancel;
+};
+
+static void *cancel_when_there(void *user)
+{
+    struct until_there *u = user;
+    size_t len;
+    void *got;
+    while (!(got = fake_s3_get(u->server, "set/sent", &len)))
+        clock_sleep_ns(NS_PER_MS);
+    free(got);
+    atomic_store(&u->cancel, true);
+    return NULL;
+}
+
+/* Whose caller has to know whether it is there: what is on its way as a whole is waited for, and
+ * what an earlier attempt may have done is not told as nothing. */
+static void a_put_that_is_cancelled_for_certain(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    cleanup_fd int fd = content_fd(5, 50000);
+    size_t len;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    struct until_there u = {w->server, true};
+    struct store_put put = {.fd = fd, .len = 50000, .cancel = &u.cancel, .certain = true};
+    pthread_t thread;
+    assert_int_equal(store_s3.put(s, "not-begun", &put, &st, &e), -1);
+    assert_int_equal(e.sys, ECANCELED);
+    assert_null(fake_s3_get(w->server, "set/not-begun", &len));
+    atomic_store(&u.cancel, false);
+    fake_s3_fault(w->server, "PUT", "slow", 1);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_when_there, &u), 0);
+    ok(store_s3.put(s, "sent", &put, &st, &e), &e);
+    pthread_join(thread, NULL);
+    store_s3.close(s);
+}
+
 /* One part is refused, another one waits for an answer: nobody waits for that, whether or not the
  * caller could cancel it. */
 static void a_part_that_fails_ends_the_others(void **state)
@@ -447,7 +488,8 @@ int main(void)
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
-        with_fixture(a_put_that_is_cancelled), with_fixture(a_part_that_fails_ends_the_others),
+        with_fixture(a_put_that_is_cancelled), with_fixture(a_put_that_is_cancelled_for_certain),
+        with_fixture(a_part_that_fails_ends_the_others),
         with_fixture(a_rename_removes_nothing_that_is_not_copied),
         with_fixture(a_rename_is_of_one_version), with_fixture(a_rename_removes_what_it_copied),
         with_fixture(a_removal_is_of_one_version), cmocka_unit_test(part_sizes)};
