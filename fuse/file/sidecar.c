@@ -14,8 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC     "millrace-staged 3"
+#define MAGIC     "millrace-staged 4" /* all of one length */
+#define MAGIC_3   "millrace-staged 3"
 #define MAGIC_2   "millrace-staged 2"
+#define MARK_MAX  48
 #define ID_LEN    16 /* digits */
 #define MOUNT_LEN (2 * ID_LEN + 1)
 
@@ -59,14 +61,23 @@ int sidecar_find_mount(const struct sidecar *s, const struct conf *conf)
     return n == 1 ? found : -1;
 }
 
+static void mark_format(bool is, const char *word, uint64_t len, uint32_t crc, char out[MARK_MAX])
+{
+    if (is)
+        snprintf(out, MARK_MAX, "%s %" PRIu64 " %08" PRIx32, word, len, crc);
+    else
+        snprintf(out, MARK_MAX, "none");
+}
+
 char *sidecar_format(const struct sidecar *s)
 {
-    char asked[48] = "none";
-    if (s->asked)
-        snprintf(asked, sizeof asked, "save %" PRIu64 " %08" PRIx32, s->asked_len, s->asked_crc);
-    return xasprintf("%s\n%016" PRIx64 "-%016" PRIx64 "\n%s\n%s\n%s\n%s\n%s\n",
+    char asked[MARK_MAX], sent[MARK_MAX];
+    mark_format(s->asked, "save", s->asked_len, s->asked_crc, asked);
+    mark_format(s->sent, "sent", s->sent_len, s->sent_crc, sent);
+    return xasprintf("%s\n%016" PRIx64 "-%016" PRIx64 "\n%s\n%s\n%s%s%s\n%s\n%s\n",
         s->earlier ? MAGIC_2 : MAGIC, s->source, s->place, *s->boot ? s->boot : "-", asked,
-        *s->why ? s->why : "-", s->version, s->path);
+        s->earlier ? "" : sent, s->earlier ? "" : "\n", *s->why ? s->why : "-", s->version,
+        s->path);
 }
 
 static bool take_id(const char *text, uint64_t *id)
@@ -109,26 +120,34 @@ static bool take_word(const char **text, const char *end, char *out, size_t max,
     return true;
 }
 
-static bool take_asked(const char **text, const char *end, struct sidecar *out)
+static bool take_mark(
+    const char **text, const char *end, const char *word, bool *is, uint64_t *size, uint32_t *crc)
 {
-    char line[48], again[48];
+    char line[MARK_MAX], again[MARK_MAX];
+    size_t n = strlen(word);
     if (!take_line(text, end, line, sizeof line))
         return false;
-    out->asked = strcmp(line, "none") != 0;
-    if (!out->asked)
+    *is = strcmp(line, "none") != 0;
+    if (!*is)
         return true;
-    if (sscanf(line, "save %" SCNu64 " %" SCNx32, &out->asked_len, &out->asked_crc) != 2)
+    if (strncmp(line, word, n) != 0 || sscanf(line + n, " %" SCNu64 " %" SCNx32, size, crc) != 2)
         return false;
-    snprintf(again, sizeof again, "save %" PRIu64 " %08" PRIx32, out->asked_len, out->asked_crc);
+    mark_format(true, word, *size, *crc, again);
     return strcmp(line, again) == 0;
 }
 
-/* What this version and the second write, and the first did not. */
-static bool take_more(const char **text, const char *end, struct sidecar *out)
+/* What this version and the two before it write, and the first did not. */
+static bool take_more(const char **text, const char *end, bool fourth, struct sidecar *out)
 {
     return take_word(text, end, out->boot, sizeof out->boot, "0123456789abcdef-")
-        && take_asked(text, end, out)
+        && take_mark(text, end, "save", &out->asked, &out->asked_len, &out->asked_crc)
+        && (!fourth || take_mark(text, end, "sent", &out->sent, &out->sent_len, &out->sent_crc))
         && take_word(text, end, out->why, sizeof out->why, "-abcdefghijklmnopqrstuvwxyz");
+}
+
+static bool begins_with(const char *text, size_t len, const char *magic)
+{
+    return len > strlen(magic) && memcmp(text, magic, strlen(magic)) == 0;
 }
 
 int sidecar_parse(
@@ -137,12 +156,13 @@ int sidecar_parse(
     const char *end = text + len, *at = text;
     char mount[MOUNT_LEN + 1], magic[sizeof MAGIC];
     memset(out, 0, sizeof *out);
-    bool third = len > strlen(MAGIC) && memcmp(text, MAGIC, strlen(MAGIC)) == 0,
-         now = third || (len > strlen(MAGIC_2) && memcmp(text, MAGIC_2, strlen(MAGIC_2)) == 0);
-    out->earlier = !third;
+    bool fourth = begins_with(text, len, MAGIC), third = begins_with(text, len, MAGIC_3),
+         now = fourth || third || begins_with(text, len, MAGIC_2);
+    out->earlier = !fourth && !third;
     if (memchr(text, '\0', len) || (now && !take_line(&at, end, magic, sizeof magic))
         || !take_line(&at, end, mount, sizeof mount)
-        || !take_mount(mount, mount + strlen(mount), out) || (now && !take_more(&at, end, out))
+        || !take_mount(mount, mount + strlen(mount), out)
+        || (now && !take_more(&at, end, fourth, out))
         || !take_line(&at, end, out->version, sizeof out->version) || end - at < 2
         || end - at > INODE_PATH_MAX || end[-1] != '\n')
         return err_set(e, ERR_INVALID, "%s says nothing that could be used", what);

@@ -2,17 +2,18 @@
 /* sidecar — the note beside a staged file: where its content belongs, for a successor that does not
  * know the inode, and what was asked for it, for one that comes after a power cut.
  *
- *   millrace-staged 3
+ *   millrace-staged 4
  *   <source>-<place>                 the mount, whatever its number is by then
  *   <boot id>                        of the machine when this was written
- *   none | save <bytes> <crc32c>     a close or fsync asked for that content and did not succeed
+ *   none | save <bytes> <crc32c>     a close or fsync asked for that content
+ *   none | sent <bytes> <crc32c>     the store may have that of us at the path, without our knowing
  *   - | <why>                        of what is kept aside: kept.h
  *   <version>                        that the content began from, "" for a new file
  *   <path>                           below the mount's root; may have line ends in it
  *
- * The second version knew a mount by its endpoint only where that had its first name; the first
- * wrote the second line and the last two only. They take this for damaged, and keep the content
- * without uploading it. */
+ * The third version had no line of what was sent; the second knew a mount by its endpoint only
+ * where that had its first name; the first wrote the second line and the last two only. They take
+ * this for damaged, and keep the content without uploading it. */
 #ifndef MILLRACE_FUSE_FILE_SIDECAR_H
 #define MILLRACE_FUSE_FILE_SIDECAR_H
 
@@ -30,6 +31,9 @@ struct sidecar {
     bool asked;             /* to save so many bytes with that CRC32C */
     uint64_t asked_len;
     uint32_t asked_crc;
+    bool sent; /* the same of what an upload may have brought to the store before that */
+    uint64_t sent_len;
+    uint32_t sent_crc;
     char why[SIDECAR_WHY_MAX]; /* letters; "": it is not kept aside */
     char version[STORE_VERSION_MAX];
     char path[INODE_PATH_MAX];

@@ -19,6 +19,9 @@ static void test_same_again(void **state)
                        .asked = true,
                        .asked_len = 12,
                        .asked_crc = 0xab,
+                       .sent = true,
+                       .sent_len = 7,
+                       .sent_crc = 0xcd,
                        .why = "conflict",
                        .version = "d41d8cd98f00b204e9800998ecf8427e",
                        .path = "a/b\nc"},
@@ -26,14 +29,14 @@ static void test_same_again(void **state)
     struct err e = ERR_INIT;
     cleanup_free char *text = sidecar_format(&s);
     assert_string_equal(text,
-        "millrace-staged 3\n000000000000001f-ffffffffffffffff\n" BOOT
-        "\nsave 12 000000ab\nconflict\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n");
+        "millrace-staged 4\n000000000000001f-ffffffffffffffff\n" BOOT
+        "\nsave 12 000000ab\nsent 7 000000cd\nconflict\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n");
     assert_int_equal(sidecar_parse(text, strlen(text), "x", &again, &e), 0);
     assert_memory_equal(&again, &s, sizeof s);
     s = (struct sidecar){.path = "new"};
     cleanup_free char *least = sidecar_format(&s);
     assert_string_equal(
-        least, "millrace-staged 3\n0000000000000000-0000000000000000\n-\nnone\n-\n\nnew\n");
+        least, "millrace-staged 4\n0000000000000000-0000000000000000\n-\nnone\nnone\n-\n\nnew\n");
     assert_int_equal(sidecar_parse(least, strlen(least), "x", &again, &e), 0);
     assert_memory_equal(&again, &s, sizeof s);
 }
@@ -53,6 +56,20 @@ static void test_earlier(void **state)
     assert_string_equal(s.why, "");
     assert_false(s.asked);
     assert_true(s.earlier);
+}
+
+/* Of the third version, which did not say what the store may have. */
+static void test_third(void **state)
+{
+    (void)state;
+    static const char text[] = "millrace-staged 3\n" MOUNT "\n" BOOT
+                               "\nsave 12 000000ab\n-\nv\na/b\n";
+    struct sidecar s;
+    struct err e = ERR_INIT;
+    assert_int_equal(sidecar_parse(text, strlen(text), "x", &s, &e), 0);
+    assert_true(s.asked && s.asked_len == 12 && s.asked_crc == 0xab);
+    assert_false(s.sent || s.earlier);
+    assert_string_equal(s.path, "a/b");
 }
 
 /* Of the second version, which knew the endpoint by one of its names only. */
@@ -131,6 +148,10 @@ static void test_refused(void **state)
         TEXT(NOW "-\nsave -1 00000000\n-\nv\npath\n"),
         TEXT(NOW "-\nsave 1 0\n-\nv\npath\n"),
         TEXT(NOW "-\nsave 1 00000000 \n-\nv\npath\n"),
+        TEXT("millrace-staged 4\n" MOUNT "\n-\nnone\nsave 1 00000000\n-\nv\npath\n"),
+        TEXT("millrace-staged 4\n" MOUNT "\n-\nnone\nsent 1\n-\nv\npath\n"),
+        TEXT("millrace-staged 4\n" MOUNT "\n-\nsent 1 00000000\nnone\n-\nv\npath\n"),
+        TEXT(NOW "-\nsave1 1 00000000\n-\nv\npath\n"),
         TEXT(NOW "-\nnone\n\nv\npath\n"),
         TEXT(NOW "-\nnone\nno word\nv\npath\n"),
         TEXT(NOW "-\nnone\nlongerthanawordmaybe\nv\npath\n"),
@@ -179,7 +200,8 @@ static void test_mount_found_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_again),
-        cmocka_unit_test(test_earlier), cmocka_unit_test(test_endpoint_by_another_name),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_mount_found_again)};
+        cmocka_unit_test(test_earlier), cmocka_unit_test(test_third),
+        cmocka_unit_test(test_endpoint_by_another_name), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_mount_found_again)};
     return cmocka_run_group_tests_name("sidecar", tests, NULL, NULL);
 }
