@@ -6,9 +6,9 @@
  *
  * Threads: any. Locks, in this order: file.state_lock (one at a time: open decisions, upload,
  * rename, removal), files.rename_lock (shared: an upload is under way; exclusive: a directory is
- * being moved, so paths change), file.data_lock (shared: reading and writing data; exclusive:
- * changing where it is), files.mu (table and idle list; the index's may be taken under it). None is
- * held while a request is answered. */
+ * being moved, so paths change), file.mark_lock (what the note says was asked for), file.data_lock
+ * (shared: reading and writing data; exclusive: changing where it is), files.mu (table and idle
+ * list; the index's may be taken under it). None is held while a request is answered. */
 #ifndef MILLRACE_FUSE_FILE_FILE_H
 #define MILLRACE_FUSE_FILE_FILE_H
 
@@ -47,16 +47,20 @@ struct file {
     /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
     _Atomic int64_t retry_ns;
     unsigned failures; /* state_lock */
-    uint64_t marked;   /* state_lock: so many changes are in the note's mark, stage_mark() */
-    int64_t
-        marked_ok_ns; /* state_lock; monotonic: when they last were what the mark says; 0 never */
-    bool begun;       /* state_lock: an upload was begun, the store may have it */
-    /* state_lock: the mark of the first attempt that failed since one did not; the note has that of
-     * the latest */
-    bool first_failed;
-    uint64_t first_len;
-    uint32_t first_crc;
-    bool no_backing; /* state_lock: passthrough was tried and refused */
+    pthread_mutex_t mark_lock;
+    _Atomic uint64_t marked; /* mark_lock: so many changes are in the note's mark, stage_mark() */
+    _Atomic uint64_t safe;   /* mark_lock: and so many on the disk, with their note: commit.h */
+    /* monotonic: when they last were what the mark says; 0 never */
+    _Atomic int64_t marked_ok_ns;
+    _Atomic bool begun; /* an upload was begun, and the store may have it without our knowing */
+    bool no_backing;    /* state_lock: passthrough was tried and refused */
+    /* Of what is uploaded in the background, commit.h. */
+    _Atomic int64_t due_ns;   /* monotonic: when it is to begin; 0: nothing waits for it */
+    _Atomic uint64_t sending; /* so many bytes are being read: they stay until it has ended */
+    _Atomic unsigned wanted;  /* so many wait for state_lock: it gives way to them, */
+    atomic_bool stop;         /* told by this, */
+    unsigned stopped;         /* state_lock; and so many times running it did */
+    atomic_bool queued;       /* by the uploader */
 };
 
 struct files_conf {
@@ -78,13 +82,24 @@ struct files_conf {
 
 struct files; /* opaque */
 struct stage_room;
-/* f->state_lock. Who has it may wait for a store: so do we, then, and say so. */
+struct stage_sync;
+/* f->state_lock. Who has it may wait for a store: so do we, then, and say so. An upload in the
+ * background gives way. */
 void file_lock_state(struct file *f);
+/* Around another way to lock it: it gives way in the same manner. */
+void file_want_state(struct file *f);
+void file_got_state(struct file *f);
 struct files *files_new(const struct files_conf *conf, struct err *e);
 void files_free(struct files *fs);
 const struct files_conf *files_config(const struct files *fs);
 pthread_rwlock_t *files_rename_lock(struct files *fs);
 struct stage_room *files_stage_room(struct files *fs);
+struct stage_sync *files_stage_sync(struct files *fs);
+/* No upload in the background begins, and those that are under way end soon, until as many calls of
+ * the other: before the rename lock is taken exclusively. */
+void files_hold_uploads(struct files *fs);
+void files_let_uploads(struct files *fs);
+bool files_uploads_held(struct files *fs);
 
 /* files_put() it; ESTALE, EISDIR, ENOMEM */
 struct file *files_get(struct files *fs, uint64_t ino, struct err *e);

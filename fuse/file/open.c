@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/open.h"
 
+#include "fuse/file/commit.h"
 #include "fuse/file/read.h"
 #include "fuse/file/stage.h"
 #include "fuse/file/upload.h"
@@ -121,7 +122,8 @@ int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struc
 {
     unsigned opens;
     *backing = 0;
-    if (!write && opened_staged(f, 1, &opens))
+    /* a writer who may begin from what is being uploaded in the background does not wait either */
+    if (!truncate && (!write || atomic_load(&f->sending)) && opened_staged(f, 1, &opens))
         return 0;
     file_lock_state(f);
     int rc = open_locked(f, write, truncate, backing, e);
@@ -146,7 +148,8 @@ void file_closed(struct file *f)
     struct inode was = {0};
     unsigned opens;
     bool counted = opened_staged(f, -1, &opens);
-    if (counted && opens)
+    /* who uploads it in the background looks for that when it is done: file_uploaded() */
+    if (counted && (opens || atomic_load(&f->sending)))
         return;
     file_lock_state(f);
     if (!counted) {
@@ -232,7 +235,7 @@ void files_close(struct files *fs, uint64_t ino, bool written, bool resent)
     /* Written through a mapping after the last close(2): there is no caller to tell of an error,
      * the uploader goes on trying. */
     if (written && file_is_dirty(f) && !atomic_load(&f->retry_ns))
-        file_upload(f, &e);
+        file_save(f, &e);
     file_closed(f);
     files_put(f);
 }

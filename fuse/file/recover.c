@@ -5,6 +5,7 @@
 #include "fuse/file/content.h"
 #include "fuse/file/kept.h"
 #include "fuse/file/sidecar.h"
+#include "fuse/file/stage.h"
 #include "fuse/file/stage_name.h"
 #include "fuse/file/upload.h"
 #include "lib/base/file.h"
@@ -86,6 +87,22 @@ static void recover_finish(struct file *f)
     pthread_mutex_unlock(&f->state_lock);
 }
 
+/* The process before us may have renamed it, and been killed before its note said so. */
+static void recover_note(struct file *f)
+{
+    struct err e = ERR_INIT;
+    struct sidecar note;
+    struct inode n;
+    struct store *store;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    if (file_is_dirty(f) && file_inode(f, &n, NULL) == 0
+        && tree_where(file_conf(f)->tree, f->ino, &store, &mount, path, &e) == 0
+        && stage_read_note(f, &note, &e) == 0
+        && (strcmp(note.path, path) != 0 || strcmp(note.version, n.version) != 0))
+        stage_repath(f, NULL);
+}
+
 /* Is this the staging file of an inode that the index knows? */
 static bool recover_is_known(struct files *fs, const char *name)
 {
@@ -109,6 +126,7 @@ static bool recover_is_known(struct files *fs, const char *name)
     if (!f)
         return false;
     recover_finish(f);
+    recover_note(f);
     files_put(f);
     return true;
 }
@@ -126,13 +144,19 @@ static void recover_tidy(const char *dir, const char *name)
 
 /* -- what becomes of one ---------------------------------------------------------------------- */
 
-/* The machine went down since: is it what its writer asked to save? */
-static bool recover_is_whole(int fd, uint64_t size, const struct sidecar *note)
+/* The machine went down since: is it what its writer asked to save? What he wrote behind that may
+ * be torn, and nobody was told that it is kept: it is cut off. */
+static bool recover_is_whole(int fd, struct stat *st, const struct sidecar *note)
 {
     struct err e = ERR_INIT;
     uint32_t crc;
-    return note->asked && note->asked_len == size && content_crc(fd, size, &crc, &e) == 0
-        && crc == note->asked_crc;
+    if (!note->asked || note->asked_len > (uint64_t)st->st_size
+        || content_crc(fd, note->asked_len, &crc, &e) || crc != note->asked_crc)
+        return false;
+    if (note->asked_len < (uint64_t)st->st_size
+        && (ftruncate(fd, (off_t)note->asked_len) || fstat(fd, st)))
+        return false;
+    return true;
 }
 
 static void recover_one(struct files *fs, const char *name)
@@ -149,7 +173,7 @@ static void recover_one(struct files *fs, const char *name)
         unlink(file);
         return;
     }
-    cleanup_fd int fd = open(file, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = open(file, O_RDWR | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st)) {
         log_kv(
             LOG_ERROR, "a file that was written before a crash cannot be read", "file", file, NULL);
@@ -162,8 +186,7 @@ static void recover_one(struct files *fs, const char *name)
     }
     boot_id(boot, sizeof boot);
     int mount = sidecar_find_mount(&note, c->conf);
-    if (*note.boot && strcmp(note.boot, boot) != 0
-        && !recover_is_whole(fd, (uint64_t)st.st_size, &note)) {
+    if (*note.boot && strcmp(note.boot, boot) != 0 && !recover_is_whole(fd, &st, &note)) {
         if (st.st_size == 0)
             stage_drop(c->stage_dir, name); /* there is nothing to lose */
         else

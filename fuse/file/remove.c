@@ -4,6 +4,7 @@
 #include "fuse/file/cached.h"
 #include "fuse/file/read.h"
 #include "fuse/file/stage.h"
+#include "fuse/file/stage_sync.h"
 #include "fuse/file/upload.h"
 #include "lib/base/log.h"
 
@@ -68,6 +69,7 @@ static int unlink_locked(struct file *f, struct err *e)
     inodes_remove(c->inodes, f->ino);
     file_discard(f);
     inodes_release(c->inodes, f->ino);
+    stage_sync_settle(files_stage_sync(f->files));
     return 0;
 }
 

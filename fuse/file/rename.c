@@ -2,11 +2,13 @@
 #include "fuse/file/rename.h"
 
 #include "fuse/file/cached.h"
+#include "fuse/file/commit.h"
 #include "fuse/file/dir_move.h"
 #include "fuse/file/open.h"
 #include "fuse/file/read.h"
 #include "fuse/file/remove.h"
 #include "fuse/file/stage.h"
+#include "fuse/file/stage_sync.h"
 #include "fuse/file/upload.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -97,17 +99,22 @@ static void rename_cached(struct file *f)
     pthread_rwlock_unlock(&f->data_lock);
 }
 
+static void lock_one(struct file *f)
+{
+    file_want_state(f);
+    progress_lock(&f->state_lock, f->ino);
+    file_got_state(f);
+}
+
 /* Locks of f and (if any) of g, in the order of inodes. */
 static void lock_both(struct file *f, struct file *g)
 {
-    if (g && g->ino < f->ino) {
-        progress_lock(&g->state_lock, g->ino);
-        progress_lock(&f->state_lock, f->ino);
-        return;
-    }
-    progress_lock(&f->state_lock, f->ino);
-    if (g)
-        progress_lock(&g->state_lock, g->ino);
+    bool g_first = g && g->ino < f->ino;
+    if (g_first)
+        lock_one(g);
+    lock_one(f);
+    if (g && !g_first)
+        lock_one(g);
 }
 
 static bool has_name(const struct files_conf *c, uint64_t ino)
@@ -133,7 +140,7 @@ static int remove_sent(struct rename_job *m, struct file *f, struct err *e)
 {
     struct store_stat st;
     mutex_assert_held(&f->state_lock);
-    if (!f->begun)
+    if (!atomic_load(&f->begun))
         return 0;
     if (store_stat_path(m->store, m->from, &st, e))
         return e->cls == ERR_NOTFOUND ? 0 : -1;
@@ -147,7 +154,29 @@ static int remove_sent(struct rename_job *m, struct file *f, struct err *e)
  * have. */
 static bool is_free(const struct rename_job *m, const struct file *g)
 {
-    return !m->target.ino || ((m->target.flags & INODE_LOCAL) && !(g && g->begun));
+    return !m->target.ino || ((m->target.flags & INODE_LOCAL) && !(g && atomic_load(&g->begun)));
+}
+
+/* What was written to f waits for its upload, and takes the place of what the store has there when
+ * it comes to that: nobody waits for the store now. */
+static bool rename_may_wait(const struct rename_job *m, struct file *f, const struct file *g)
+{
+    struct inode n;
+    return (m->n.flags & INODE_LOCAL) && (m->n.flags & INODE_STAGED) && file_is_dirty(f) && g
+        && !atomic_load(&g->preserved) && commit_waits_at(m->c->conf, m->mount, m->to)
+        && inodes_get(m->c->inodes, g->ino, &n) == 0 && ((n.flags & INODE_LOCAL) || *n.version);
+}
+
+/* What the store has at the new name, or may have, is what f's upload is to replace. */
+static void rename_over(struct rename_job *m, struct file *f, const struct inode *was,
+    const struct sidecar *note, bool begun)
+{
+    struct inode set = {0};
+    memcpy(set.version, was->version, sizeof set.version);
+    inodes_set(m->c->inodes, f->ino, INODES_VERSION, &set, was->flags & INODE_LOCAL,
+        was->flags & INODE_LOCAL ? 0 : INODE_LOCAL);
+    atomic_store(&f->begun, begun);
+    stage_repath(f, begun ? note : NULL);
 }
 
 /* g: has the new name so far, if any. */
@@ -156,6 +185,8 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     struct inodes *ix = m->c->inodes;
     struct store_stat st = {0};
     struct err lost = ERR_INIT;
+    struct inode was = {0};
+    struct sidecar note = {0};
     bool other = false;
     mutex_assert_held(&f->state_lock);
     /* An upload may have ended meanwhile, or a writer have got another inode. */
@@ -163,8 +194,13 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         || (g && !has_name(m->c, g->ino)))
         return err_sys(e, ESTALE, "rename");
     /* A local file may take a free name without the store; a name that the store has can only be
-     * replaced there. */
-    if ((m->n.flags & INODE_LOCAL) && !is_free(m, g)
+     * replaced there, now or later. */
+    bool over = !is_free(m, g) && rename_may_wait(m, f, g);
+    if (over && stage_read_note(g, &note, &lost))
+        note.asked = false;
+    if (over && inodes_get(ix, g->ino, &was))
+        return err_sys(e, ESTALE, "rename");
+    if ((m->n.flags & INODE_LOCAL) && !is_free(m, g) && !over
         && (file_upload_locked(f, e) || inodes_get(ix, m->n.ino, &m->n)))
         return -1;
     bool local = m->n.flags & INODE_LOCAL;
@@ -177,20 +213,24 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         return -1;
     if (g)
         file_keep_preserved(g);
-    f->begun = false;
+    atomic_store(&f->begun, false);
     cached_unpin(m->c->cache, m->mount, m->from);
     cached_unpin(m->c->cache, m->mount, m->to);
     if (inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e))
         return -1;
+    if (over)
+        rename_over(m, f, &was, &note, atomic_load(&g->begun));
     if (g)
         file_discard(g);
     if (other)
         forget_state(m, m->n.ino);
     else if (!local)
         set_version(m, &st);
-    stage_repath(f);
+    if (!over)
+        stage_repath(f, NULL);
     if (!local && !other)
         rename_cached(f);
+    stage_sync_settle(files_stage_sync(m->fs));
     return 0;
 }
 
@@ -296,8 +336,8 @@ static void repath(void *user, struct file *f)
     const struct rename_job *m = user;
     if (!inodes_below(m->c->inodes, f->ino, m->n.ino))
         return;
-    pthread_mutex_lock(&f->state_lock);
-    stage_repath(f);
+    lock_one(f);
+    stage_repath(f, NULL);
     rename_cached(f);
     pthread_mutex_unlock(&f->state_lock);
 }
@@ -305,9 +345,11 @@ static void repath(void *user, struct file *f)
 static int rename_dir(struct rename_job *m, struct err *e)
 {
     progress_of(PROGRESS_ANY, PROGRESS_ANY);
+    files_hold_uploads(m->fs);
     pthread_rwlock_wrlock(files_rename_lock(m->fs));
     int rc = rename_dir_locked(m, e);
     pthread_rwlock_unlock(files_rename_lock(m->fs));
+    files_let_uploads(m->fs);
     if (rc == 0)
         files_each(m->fs, repath, m);
     return rc;

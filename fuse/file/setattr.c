@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/setattr.h"
 
+#include "fuse/file/commit.h"
 #include "fuse/file/open.h"
 #include "fuse/file/stage.h"
-#include "fuse/file/upload.h"
 
 #include <errno.h>
 
@@ -23,7 +23,7 @@ static int truncate_file(struct files *fs, uint64_t ino, uint64_t size, bool ope
         file_lock_state(f);
         rc = stage_truncate(f, size, e);
         if (rc == 0 && !open)
-            rc = file_upload_locked(f, e);
+            rc = file_save_locked(f, e);
         pthread_mutex_unlock(&f->state_lock);
         if (!open)
             file_closed(f);

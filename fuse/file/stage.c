@@ -21,47 +21,10 @@
 /* readers of a removed file wait while it is copied */
 #define PRESERVE_MOST (UINT64_C(256) << 20)
 
-static _Atomic bool disk_full; /* the latest write failed for lack of room */
-
-bool stage_disk_full(void) { return atomic_load(&disk_full); }
-
-static bool is_full(int errnum) { return errnum == ENOSPC || errnum == EDQUOT; }
-
-static int err_stage(struct err *e, int errnum, const char *what)
-{
-    return is_full(errnum)
-        ? err_sys(e, errnum,
-            "%s: the disk of the cache directory is full; make room on the node or lower spec.cache.tiers[].quota",
-            what)
-        : err_sys(e, errnum, "%s", what);
-}
-
-/* A writer gets that error. */
-static int stage_refuse(const struct err *e)
-{
-    if (is_full(err_errno(e)))
-        atomic_store(&disk_full, true);
-    return -1;
-}
-
-int stage_error(struct err *e, int errnum, const char *what)
-{
-    err_stage(e, errnum, what);
-    return stage_refuse(e);
-}
-
 /* So many bytes more, of any file. */
 static int stage_take_room(struct file *f, uint64_t bytes, struct err *e)
 {
     return stage_room_take(f->files, bytes, e) ? stage_refuse(e) : 0;
-}
-
-char *stage_path(const struct file *f, const char *suffix)
-{
-    const struct stage_name n = {inodes_epoch(file_conf(f)->inodes), f->ino, f->generation};
-    char name[STAGE_NAME_MAX];
-    stage_name_format(&n, name);
-    return xasprintf("%s/%s%s", file_conf(f)->stage_dir, name, suffix);
 }
 
 void stage_remove_files(struct file *f)
@@ -136,11 +99,11 @@ static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
         if (stage_room_take(f->files, (uint64_t)n, e))
             return -1;
         if (io_pwrite(fd, buf, (size_t)n, off))
-            return err_stage(e, errno, "copy a file to staging");
+            return stage_tell(e, errno, "copy a file to staging");
         off += (uint64_t)n;
         progress_mark();
     }
-    return ftruncate(fd, (off_t)size) ? err_stage(e, errno, "copy a file to staging") : 0;
+    return ftruncate(fd, (off_t)size) ? stage_tell(e, errno, "copy a file to staging") : 0;
 }
 
 /* The store has something else under its name by now, or nothing: what is written to it would go
@@ -222,7 +185,7 @@ int stage_preserve(struct file *f, struct err *e)
             return err_sys(e, EFBIG, "copy a removed file");
         fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (fd < 0)
-            return err_stage(e, errno, "make a staging file");
+            return stage_tell(e, errno, "make a staging file");
         if (stage_copy(f, fd, n.size, e)) {
             unlink(name);
             return -1;
@@ -255,20 +218,32 @@ int stage_create(struct file *f, struct err *e)
         if (f->stage_fd >= 0)
             close(f->stage_fd);
         f->stage_fd = fd;
-        f->begun = false; /* no other has the file yet */
+        atomic_store(&f->begun, false); /* no other has the file yet */
         rc = stage_set_dirty(f, e);
     }
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
 
-/* f->data_lock is held shared on success. */
-static int stage_lock(struct file *f, struct err *e)
+/* What is being uploaded in the background stays as it is until that has ended, as it soon does. */
+static void stage_await_sent(struct file *f)
+{
+    file_lock_state(f);
+    pthread_mutex_unlock(&f->state_lock);
+}
+
+/* For a change from there on. f->data_lock is held shared on success. */
+static int stage_lock(struct file *f, uint64_t off, struct err *e)
 {
     struct inode n;
     for (;;) {
         pthread_rwlock_rdlock(&f->data_lock);
         bool staged = f->stage_fd >= 0;
+        if (off < atomic_load(&f->sending)) {
+            pthread_rwlock_unlock(&f->data_lock);
+            stage_await_sent(f);
+            continue;
+        }
         if (staged && stage_refuse_lost(f, &n, e) == 0)
             return 0;
         pthread_rwlock_unlock(&f->data_lock);
@@ -282,9 +257,9 @@ static int stage_lock(struct file *f, struct err *e)
     }
 }
 
-int stage_change(struct file *f, uint64_t bytes, struct err *e)
+int stage_change(struct file *f, uint64_t off, uint64_t bytes, struct err *e)
 {
-    if (stage_take_room(f, bytes, e) || stage_lock(f, e))
+    if (stage_take_room(f, bytes, e) || stage_lock(f, off, e))
         return -1;
     if (stage_set_dirty(f, e) == 0)
         return 0;
@@ -303,7 +278,13 @@ void stage_changed(struct file *f, uint64_t end)
 /* f->data_lock is held exclusively on success. */
 static int stage_lock_alone(struct file *f, uint64_t keep, struct err *e)
 {
-    pthread_rwlock_wrlock(&f->data_lock);
+    for (;;) {
+        pthread_rwlock_wrlock(&f->data_lock);
+        if (!atomic_load(&f->sending)) /* never with state_lock */
+            break;
+        pthread_rwlock_unlock(&f->data_lock);
+        stage_await_sent(f);
+    }
     if (stage_begin(f, keep, e) == 0 && stage_set_dirty(f, e) == 0)
         return 0;
     pthread_rwlock_unlock(&f->data_lock);
@@ -320,14 +301,14 @@ void stage_unchanged(struct file *f)
     /* nobody has counted one since, and no upload has begun */
     if (atomic_fetch_sub(&f->written, 1) - 1 == atomic_load(&f->saved)) {
         inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
-        stage_saved(f, true);
+        stage_saved(f, true, true);
     }
     pthread_rwlock_unlock(&f->data_lock);
 }
 
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e)
 {
-    if (stage_change(f, len, e))
+    if (stage_change(f, off, len, e))
         return -1;
     size_t done = 0;
     int errnum = 0;
@@ -344,7 +325,7 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
     if (errnum && !done)
         return stage_error(e, errnum, "write to staging");
     if (!errnum)
-        atomic_store(&disk_full, false);
+        stage_has_room();
     return (ssize_t)done;
 }
 

@@ -6,6 +6,7 @@
 #include "fuse/file/kept.h"
 #include "fuse/file/sidecar.h"
 #include "fuse/file/stage_name.h"
+#include "fuse/file/stage_sync.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -47,14 +48,22 @@ static int stage_write_note(struct file *f, const struct sidecar *note, bool dur
     return sidecar_write(name, note, durable, e) ? stage_error(e, err_errno(e), "stage a file") : 0;
 }
 
-int stage_write_sidecar(struct file *f, struct err *e)
+/* sent: what the store may have of us is known. */
+static int stage_renew_note(struct file *f, const struct sidecar *over, bool sent, struct err *e)
 {
     struct sidecar note, now;
     if (stage_note(f, &note, e))
         return -1;
     for (;;) {
         if (atomic_load(&f->note_old)) /* what was asked for has been saved */
-            note.asked = false;
+            note.asked = note.sent = false;
+        if (over && over->asked) {
+            note.sent = true;
+            note.sent_len = over->asked_len;
+            note.sent_crc = over->asked_crc;
+        } else if (sent) {
+            note.sent = false;
+        }
         /* one that says what was asked for is on the disk: what takes its place must be, too */
         if (stage_write_note(f, &note, note.asked, e))
             return -1;
@@ -68,20 +77,43 @@ int stage_write_sidecar(struct file *f, struct err *e)
     }
 }
 
-int stage_mark(struct file *f, uint64_t size, struct err *e)
+int stage_write_sidecar(struct file *f, struct err *e)
+{
+    return stage_renew_note(f, NULL, false, e);
+}
+
+int stage_open_note(const struct file *f, struct err *e)
+{
+    cleanup_free char *name = stage_path(f, STAGE_NOTE);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? stage_error(e, errno, "keep a staged file") : fd;
+}
+
+int stage_mark(struct file *f, int fd, uint64_t size, int *note_fd, struct err *e)
 {
     struct sidecar note;
-    mutex_assert_held(&f->state_lock);
-    if (stage_note(f, &note, e) || content_crc(f->stage_fd, size, &note.asked_crc, e))
+    uint32_t crc;
+    mutex_assert_held(&f->mark_lock);
+    if (stage_note(f, &note, e) || content_crc(fd, size, &crc, e))
         return -1;
+    bool was = note.asked && !atomic_load(&f->note_old),
+         same = was && note.asked_len == size && note.asked_crc == crc;
+    /* An upload of it may have come to the store: the first one is what it then has. */
+    if (was && !same && !note.sent && atomic_load(&f->begun)) {
+        note.sent = true;
+        note.sent_len = note.asked_len;
+        note.sent_crc = note.asked_crc;
+    }
     note.asked = true;
     note.asked_len = size;
-    cleanup_fd int dir = open(file_conf(f)->stage_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fsync(f->stage_fd) || dir < 0)
+    note.asked_crc = crc;
+    if (was && fsync(fd))
         return stage_error(e, errno, "keep a staged file");
-    if (stage_write_note(f, &note, true, e))
+    if (stage_write_note(f, &note, was, e))
         return -1;
-    return fsync(dir) ? stage_error(e, errno, "keep a staged file") : 0;
+    atomic_store(&f->note_old, false);
+    *note_fd = stage_open_note(f, e);
+    return *note_fd < 0 ? -1 : 0;
 }
 
 int stage_keep(struct file *f, const char *why, char kept[STAGE_NAME_MAX], struct err *e)
@@ -102,23 +134,31 @@ void stage_remove_sidecar(struct file *f)
     unlink(sidecar);
 }
 
-void stage_saved(struct file *f, bool all)
+void stage_saved(struct file *f, bool all, bool over)
 {
     struct err e = ERR_INIT;
-    atomic_store(&f->note_old, true);
+    if (over)
+        atomic_store(&f->note_old, true);
     if (all)
         stage_remove_sidecar(f);
-    else if (stage_write_sidecar(f, &e)) /* the next change tries again */
+    else if (stage_renew_note(f, NULL, true, &e)) /* the next change tries again */
         log_kv(LOG_WARN, "the version of a staged file is not on disk", "error", e.msg, NULL);
 }
 
-void stage_repath(struct file *f)
+void stage_repath(struct file *f, const struct sidecar *over)
 {
     struct inode n;
     struct err e = ERR_INIT;
     if (!file_is_dirty(f) && atomic_load(&f->note_old)) /* it has no note */
         return;
-    if (inodes_get(file_conf(f)->inodes, f->ino, &n) == 0 && (n.flags & INODE_STAGED)
-        && !(n.flags & INODE_UNLINKED) && stage_write_sidecar(f, &e))
+    if (inodes_get(file_conf(f)->inodes, f->ino, &n) || !(n.flags & INODE_STAGED)
+        || (n.flags & INODE_UNLINKED))
+        return;
+    pthread_mutex_lock(&f->mark_lock);
+    int rc = stage_renew_note(f, over, false, &e);
+    if (rc == 0 && atomic_load(&f->marked))
+        rc = stage_sync(files_stage_sync(f->files), -1, -1, &e);
+    pthread_mutex_unlock(&f->mark_lock);
+    if (rc)
         log_kv(LOG_WARN, "the new path of a staged file is not on disk", "error", e.msg, NULL);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/stage_sync.h"
 
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -98,4 +100,21 @@ int stage_sync(struct stage_sync *s, int content, int note, struct err *e)
     }
     pthread_mutex_unlock(&s->mu);
     return me.errnum ? err_sys(e, me.errnum, "bring staged files to the disk") : 0;
+}
+
+void stage_sync_gone(struct stage_sync *s) { atomic_fetch_add(&s->gone, 1); }
+
+void stage_sync_settle(struct stage_sync *s)
+{
+    struct err e = ERR_INIT;
+    uint64_t gone = atomic_load(&s->gone), was = atomic_load(&s->settled);
+    if (was >= gone)
+        return;
+    if (stage_sync(s, -1, -1, &e)) {
+        log_kv(LOG_WARN, "what was removed or renamed may come back after a power cut", "error",
+            e.msg, NULL);
+        return;
+    }
+    while (was < gone && !atomic_compare_exchange_weak(&s->settled, &was, gone))
+        ;
 }

@@ -3,6 +3,7 @@
 #include "fuse/file/file.h"
 
 #include "fuse/file/stage_room.h"
+#include "fuse/file/stage_sync.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/progress.h"
@@ -21,7 +22,9 @@
 struct files {
     struct files_conf c;
     pthread_rwlock_t rename_lock;
+    _Atomic unsigned held; /* uploads in the background */
     struct stage_room room;
+    struct stage_sync sync;
     pthread_mutex_t mu;
     struct file *buckets[BUCKETS];        /* mu */
     struct file idle;                     /* mu; head of a ring, least recently used first */
@@ -34,6 +37,16 @@ const struct files_conf *files_config(const struct files *fs) { return &fs->c; }
 
 pthread_rwlock_t *files_rename_lock(struct files *fs) { return &fs->rename_lock; }
 struct stage_room *files_stage_room(struct files *fs) { return &fs->room; }
+struct stage_sync *files_stage_sync(struct files *fs) { return &fs->sync; }
+
+/* In this order: who begins an upload resets .stop first, and then looks whether he is wanted. */
+void file_want_state(struct file *f)
+{
+    atomic_fetch_add(&f->wanted, 1);
+    atomic_store(&f->stop, true);
+}
+
+void file_got_state(struct file *f) { atomic_fetch_sub(&f->wanted, 1); }
 
 void file_lock_state(struct file *f)
 {
@@ -41,7 +54,9 @@ void file_lock_state(struct file *f)
     if (pthread_mutex_trylock(&f->state_lock) == 0)
         return;
     files_will_block(f->files);
+    file_want_state(f);
     pthread_mutex_lock(&f->state_lock);
+    file_got_state(f);
 }
 
 static struct file **bucket_of(struct files *fs, uint64_t ino)
@@ -81,6 +96,7 @@ static void file_destroy(struct file *f)
     if (f->stage_fd >= 0)
         close(f->stage_fd);
     pthread_mutex_destroy(&f->state_lock);
+    pthread_mutex_destroy(&f->mark_lock);
     pthread_rwlock_destroy(&f->data_lock);
     free(f);
 }
@@ -145,7 +161,13 @@ struct files *files_new(const struct files_conf *conf, struct err *e)
     fs->most_idle_bytes = c.capacity_bytes / IDLE_SHARE;
     fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
     pthread_mutex_init(&fs->mu, NULL);
-    pthread_rwlock_init(&fs->rename_lock, NULL);
+    /* a directory that is to be moved does not wait for uploads that come after it */
+    pthread_rwlockattr_t attr;
+    pthread_rwlockattr_init(&attr);
+    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&fs->rename_lock, &attr);
+    pthread_rwlockattr_destroy(&attr);
+    stage_sync_init(&fs->sync, fs->c.stage_dir);
     pthread_mutex_init(&fs->room.mu, NULL);
     cache_on_short(fs->c.cache, close_idle, fs);
     return fs;
@@ -165,6 +187,7 @@ void files_free(struct files *fs)
     pthread_mutex_destroy(&fs->mu);
     pthread_rwlock_destroy(&fs->rename_lock);
     pthread_mutex_destroy(&fs->room.mu);
+    stage_sync_destroy(&fs->sync);
     free(fs);
 }
 
@@ -178,10 +201,11 @@ static struct file *file_make(struct files *fs, const struct inode *n)
     f->generation = n->generation;
     f->stage_fd = -1;
     pthread_mutex_init(&f->state_lock, NULL);
+    pthread_mutex_init(&f->mark_lock, NULL);
     pthread_rwlock_init(&f->data_lock, NULL);
     if (n->flags & INODE_DIRTY) { /* of a process before this one */
         atomic_store(&f->written, 1);
-        f->begun = true; /* who knows */
+        atomic_store(&f->begun, true); /* who knows */
         atomic_store(&f->dirty_ns, clock_mono_ns());
         atomic_store(&f->write_ns, clock_mono_ns());
     } else if (n->flags & INODE_STAGED) {
@@ -342,3 +366,19 @@ int64_t files_latest_error(struct files *fs, char text[LAST_ERROR_MAX])
 {
     return last_errors_latest(fs->errors, text);
 }
+
+static void stop_upload(void *user, struct file *f)
+{
+    (void)user;
+    atomic_store(&f->stop, true);
+}
+
+void files_hold_uploads(struct files *fs)
+{
+    atomic_fetch_add(&fs->held, 1);
+    files_each(fs, stop_upload, NULL);
+}
+
+void files_let_uploads(struct files *fs) { atomic_fetch_sub(&fs->held, 1); }
+
+bool files_uploads_held(struct files *fs) { return atomic_load(&fs->held); }

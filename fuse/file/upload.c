@@ -5,6 +5,7 @@
 #include "fuse/file/dir_move.h"
 #include "fuse/file/kept.h"
 #include "fuse/file/stage.h"
+#include "fuse/file/stage_sync.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -20,6 +21,9 @@
 #define RETRY_LAST_NS  (60 * NS_PER_S)
 /* what is retried each minute is not read each minute: it may be large */
 #define CHECK_AGAIN_NS (600 * NS_PER_S)
+/* who has given way that often is not told to any more: it would never come there */
+#define STOPS_MOST 5
+#define PUT_OFF_NS NS_PER_S
 
 static struct {
     _Atomic uint64_t bytes, files, failed, pending;
@@ -34,15 +38,20 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
-static void note_first_failure(struct file *f)
+/* What a caller asked to save is on the disk, with a note that says so. */
+static int upload_mark(struct file *f, uint64_t counted, uint64_t size, struct err *e)
 {
-    struct sidecar note;
-    struct err none = ERR_INIT;
-    if (f->first_failed || stage_read_note(f, &note, &none))
-        return;
-    f->first_failed = note.asked;
-    f->first_len = note.asked_len;
-    f->first_crc = note.asked_crc;
+    cleanup_fd int note = -1;
+    pthread_mutex_lock(&f->mark_lock);
+    int rc = atomic_load(&f->marked) == counted ? 0 : stage_mark(f, f->stage_fd, size, &note, e);
+    if (rc == 0 && note >= 0)
+        rc = stage_sync(files_stage_sync(f->files), f->stage_fd, note, e);
+    if (rc == 0 && note >= 0) {
+        atomic_store(&f->marked, counted);
+        atomic_store(&f->marked_ok_ns, 0);
+    }
+    pthread_mutex_unlock(&f->mark_lock);
+    return rc;
 }
 
 /* It is tried again. What a caller asked to save is on this disk before the caller is told that it
@@ -59,16 +68,9 @@ static void upload_failed(
     files_note_error(f->files, f->ino, e);
     log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error",
         e->msg, NULL);
-    if (f->marked == counted)
-        return;
-    if (stage_mark(f, size, &unmarked))
+    if (upload_mark(f, counted, size, &unmarked))
         log_kv(LOG_ERROR, "a file that could not be uploaded would not survive a power cut", "path",
             path, "error", unmarked.msg, NULL);
-    else {
-        f->marked = counted;
-        f->marked_ok_ns = 0;
-        note_first_failure(f);
-    }
 }
 
 /* The store has the first `counted` changes. In one step, as far as writers see: who is killed
@@ -79,6 +81,7 @@ static void upload_done(
     struct inode set = {
         .mtime_ns = st->mtime_ns, .synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     snprintf(set.version, sizeof set.version, "%s", st->version);
+    pthread_mutex_lock(&f->mark_lock); /* a note of what was saved since stays */
     pthread_rwlock_wrlock(&f->data_lock);
     bool all = atomic_load(&f->written) == counted,
          keep_time = !all || (n->flags & INODE_ATTR) || !st->mtime_ns;
@@ -86,13 +89,19 @@ static void upload_done(
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
     atomic_store(&f->saved, counted);
-    stage_saved(f, all);
+    bool over = all || atomic_load(&f->marked) <= counted;
+    stage_saved(f, all, over);
+    if (all && atomic_load(&f->marked))
+        stage_sync_gone(files_stage_sync(f->files));
+    atomic_store(&f->begun, false);
     pthread_rwlock_unlock(&f->data_lock);
+    pthread_mutex_unlock(&f->mark_lock);
     if (!all)
         atomic_store(&f->dirty_ns, clock_mono_ns());
+    else
+        atomic_store(&f->due_ns, 0);
     atomic_store(&f->retry_ns, 0);
-    f->failures = 0;
-    f->first_failed = false;
+    f->failures = f->stopped = 0;
     atomic_fetch_add(&stats.bytes, st->size);
     atomic_fetch_add(&stats.files, 1);
 }
@@ -102,24 +111,9 @@ static void forget_changes(struct file *f)
     pthread_rwlock_wrlock(&f->data_lock);
     atomic_store(&f->saved, atomic_load(&f->written));
     atomic_store(&f->retry_ns, 0);
+    atomic_store(&f->due_ns, 0);
     inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
     pthread_rwlock_unlock(&f->data_lock);
-}
-
-/* What there is to upload: the staging file is open, `counted` changes are in its first *size
- * bytes.
- */
-static int upload_begin(struct file *f, uint64_t *counted, uint64_t *size, struct err *e)
-{
-    struct stat content;
-    pthread_rwlock_wrlock(&f->data_lock);
-    int rc = f->stage_fd >= 0 ? 0 : stage_attach(f, e);
-    *counted = atomic_load(&f->written);
-    if (rc == 0 && fstat(f->stage_fd, &content))
-        rc = err_sys(e, errno, "look at a staged file");
-    pthread_rwlock_unlock(&f->data_lock);
-    *size = rc ? 0 : (uint64_t)content.st_size;
-    return rc;
 }
 
 struct upload {
@@ -127,7 +121,27 @@ struct upload {
     struct store *store;
     char path[INODE_PATH_MAX];
     uint64_t counted, size;
+    bool behind; /* nobody waits for it */
+    bool begun;  /* f->begun, before it */
 };
+
+/* What there is to upload: the staging file is open, u->counted changes are in its first u->size
+ * bytes.
+ */
+static int upload_begin(struct file *f, struct upload *u, struct err *e)
+{
+    struct stat content;
+    pthread_rwlock_wrlock(&f->data_lock);
+    int rc = f->stage_fd >= 0 ? 0 : stage_attach(f, e);
+    u->counted = atomic_load(&f->written);
+    if (rc == 0 && fstat(f->stage_fd, &content))
+        rc = err_sys(e, errno, "look at a staged file");
+    u->size = rc ? 0 : (uint64_t)content.st_size;
+    if (u->behind)
+        atomic_store(&f->sending, u->size);
+    pthread_rwlock_unlock(&f->data_lock);
+    return rc;
+}
 
 /* What was to be saved and could not be has a checksum on the disk. -1: nobody knows, or the store
  * does not answer, for which nothing needs to be read; *damaged: it is not that any more, though
@@ -139,11 +153,13 @@ static int upload_check(struct file *f, const struct upload *u, bool *damaged, s
     struct sidecar note;
     uint32_t crc;
     *damaged = false;
-    if (f->marked != u->counted
-        || (f->marked_ok_ns && clock_mono_ns() - f->marked_ok_ns < CHECK_AGAIN_NS)
+    int64_t ok_ns = atomic_load(&f->marked_ok_ns);
+    if (atomic_load(&f->marked) != u->counted || (ok_ns && clock_mono_ns() - ok_ns < CHECK_AGAIN_NS)
         || stage_read_note(f, &note, &none) || !note.asked)
         return 0;
-    if (store_stat_path(u->store, u->path, &st, &none) && none.cls == ERR_RETRY) {
+    /* only where it has failed before: the first time, this would be one more question for nothing
+     */
+    if (f->failures && store_stat_path(u->store, u->path, &st, &none) && none.cls == ERR_RETRY) {
         *e = none;
         return -1;
     }
@@ -153,7 +169,7 @@ static int upload_check(struct file *f, const struct upload *u, bool *damaged, s
     /* else it was read while it was written */
     *damaged = !same && atomic_load(&f->written) == u->counted;
     if (same)
-        f->marked_ok_ns = clock_mono_ns();
+        atomic_store(&f->marked_ok_ns, clock_mono_ns());
     return 0;
 }
 
@@ -204,10 +220,10 @@ bool upload_was_sent(struct file *f, struct store *s, const char *path, const st
     mutex_assert_held(&f->state_lock);
     if (st->is_dir || stage_read_note(f, &note, &none))
         return false;
-    bool first = f->first_failed && f->first_len == st->size,
+    bool first = note.sent && note.sent_len == st->size,
          latest = note.asked && note.asked_len == st->size;
     return (first || latest) && content_crc_stored(s, path, st, &crc, &none) == 0
-        && ((first && crc == f->first_crc) || (latest && crc == note.asked_crc));
+        && ((first && crc == note.sent_crc) || (latest && crc == note.asked_crc));
 }
 
 /* The store has something else than what we began from: is it what an earlier attempt put there,
@@ -223,11 +239,23 @@ static bool upload_was_ours(struct file *f, const struct upload *u, struct store
 static int upload_put(struct file *f, struct upload *u, struct store_stat *st, struct err *e)
 {
     bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
-    f->begun = true;
+    u->begun = atomic_exchange(&f->begun, true);
     return store_put(u->store, u->path,
-        &(struct store_put){
-            .fd = f->stage_fd, .len = u->size, .expect = known ? u->n.version : NULL},
+        &(struct store_put){.fd = f->stage_fd,
+            .len = u->size,
+            .expect = known ? u->n.version : NULL,
+            .cancel = u->behind && f->stopped < STOPS_MOST ? &f->stop : NULL,
+            .certain = true},
         st, e);
+}
+
+/* A caller wants the file: nothing of it has come to the store. */
+static void upload_put_off(struct file *f, const struct upload *u)
+{
+    atomic_store(&f->begun, u->begun);
+    f->stopped++;
+    if (!atomic_load(&f->retry_ns))
+        atomic_store(&f->due_ns, clock_mono_ns() + PUT_OFF_NS);
 }
 
 /* What a rename left at that path goes first: then there is no version that is replaced. */
@@ -246,9 +274,9 @@ static int upload_settle(struct file *f, struct upload *u, unsigned mount, struc
     return 0;
 }
 
-static int upload(struct file *f, struct err *e)
+static int upload(struct file *f, bool behind, struct err *e)
 {
-    struct upload u;
+    struct upload u = {.behind = behind};
     struct store_stat st = {0};
     unsigned mount;
     bool damaged;
@@ -256,7 +284,7 @@ static int upload(struct file *f, struct err *e)
         forget_changes(f); /* no name leads to them any more */
         return 0;
     }
-    if (upload_begin(f, &u.counted, &u.size, e)
+    if (upload_begin(f, &u, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
     if (u.counted == atomic_load(&f->saved)) /* a change was counted, and was none */
@@ -270,12 +298,13 @@ static int upload(struct file *f, struct err *e)
         rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
     if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
         memcpy(u.n.version, st.version, sizeof u.n.version);
-        f->first_failed = false;
         inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u.n, 0, INODE_LOCAL);
         rc = upload_put(f, &u, &st, e);
     }
     if (rc == 0)
         upload_done(f, &u.n, u.counted, &st);
+    else if (behind && e->sys == ECANCELED)
+        upload_put_off(f, &u);
     else if (e->cls == ERR_CONFLICT)
         upload_abort(f, &u, e);
     else
@@ -294,16 +323,42 @@ static int upload_lost(struct file *f, struct err *e)
     return file_lost(f, e);
 }
 
-int file_upload_locked(struct file *f, struct err *e)
+/* Is there anything to upload? *rc: what is to be returned where not. */
+static bool upload_is_needed(struct file *f, int *rc, struct err *e)
 {
     struct inode n;
     mutex_assert_held(&f->state_lock);
-    if (file_inode(f, &n, NULL) == 0 && (n.flags & INODE_ORPHANED))
-        return upload_lost(f, e);
-    if (!file_is_dirty(f))
-        return 0;
+    *rc = 0;
+    if (file_inode(f, &n, NULL) == 0 && (n.flags & INODE_ORPHANED)) {
+        *rc = upload_lost(f, e);
+        return false;
+    }
+    return file_is_dirty(f);
+}
+
+int file_upload_locked(struct file *f, struct err *e)
+{
+    int rc;
+    if (!upload_is_needed(f, &rc, e))
+        return rc;
     progress_rdlock(files_rename_lock(f->files), PROGRESS_ANY);
-    int rc = upload(f, e);
+    rc = upload(f, false, e);
+    pthread_rwlock_unlock(files_rename_lock(f->files));
+    return rc;
+}
+
+int file_upload_behind(struct file *f, struct err *e)
+{
+    int rc;
+    if (!upload_is_needed(f, &rc, e))
+        return rc;
+    atomic_store(&f->stop, false);
+    bool wanted = atomic_load(&f->wanted);
+    if (wanted || pthread_rwlock_tryrdlock(files_rename_lock(f->files)))
+        return err_sys(e, ECANCELED, "an upload gives way");
+    rc = files_uploads_held(f->files) ? err_sys(e, ECANCELED, "an upload gives way")
+                                      : upload(f, true, e);
+    atomic_store(&f->sending, 0);
     pthread_rwlock_unlock(files_rename_lock(f->files));
     return rc;
 }
@@ -316,27 +371,12 @@ int file_upload(struct file *f, struct err *e)
     return rc;
 }
 
-int files_upload(struct files *fs, uint64_t ino, bool wrote, struct err *e)
-{
-    struct inode n;
-    bool known = inodes_get(files_config(fs)->inodes, ino, &n) == 0;
-    if (!wrote && known && !(n.flags & INODE_DIRTY))
-        return 0;
-    if (known && (n.flags & INODE_DIRTY))
-        files_will_block(fs);
-    struct file *f = files_get(fs, ino, e);
-    int rc = f ? file_upload(f, e) : -1;
-    if (f)
-        files_put(f);
-    return rc;
-}
-
 /* path is within the mount's store */
 static bool stays_cached(const struct conf *conf, unsigned mount, const char *path)
 {
     const char *at = conf->mounts[mount].path;
     cleanup_free char *full = xasprintf("%s/%s", strcmp(at, "/") == 0 ? "" : at, path);
-    return conf_write_of(conf, full) == CONF_CACHE_THROUGH;
+    return conf_write_of(conf, full) != CONF_THROUGH;
 }
 
 /* Nobody has it open, or nobody knows; and whoever may have it open can do with what the store has.
@@ -395,6 +435,8 @@ void file_discard(struct file *f)
 {
     forget_changes(f);
     stage_remove_sidecar(f);
+    if (atomic_load(&f->marked))
+        stage_sync_gone(files_stage_sync(f->files));
     file_finish(f);
 }
 

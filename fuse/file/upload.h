@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* upload — staged content goes to the store when close() or fsync() ask for it, so that these
- * return the store's error. What could not be uploaded stays staged, is readable here, and is tried
- * again for ever (uploader.h), also by the next process. */
+ * return the store's error, or by itself where they do not wait for that (commit.h). What could not
+ * be uploaded stays staged, is readable here, and is tried again for ever (uploader.h), also by the
+ * next process. */
 #ifndef MILLRACE_FUSE_FILE_UPLOAD_H
 #define MILLRACE_FUSE_FILE_UPLOAD_H
 
@@ -11,12 +12,13 @@
  * store's. */
 int file_upload(struct file *f, struct err *e);
 int file_upload_locked(struct file *f, struct err *e); /* f->state_lock is held */
+/* The same in the background: ECANCELED, and nothing has happened, where a thread waits for the
+ * file or a directory is about to move. */
+int file_upload_behind(struct file *f, struct err *e); /* f->state_lock is held */
 /* Is what the store has at that path what a failed attempt to upload it put there? f->state_lock is
  * held. */
 bool upload_was_sent(
     struct file *f, struct store *s, const char *path, const struct store_stat *st);
-/* close and fsync; wrote: by a handle that may write. ESTALE: see file_lost(). */
-int files_upload(struct files *fs, uint64_t ino, bool wrote, struct err *e);
 /* The last open is gone: content that the store has goes from staging into the cache.
  * f->state_lock is held. */
 void file_finish(struct file *f);

@@ -4,6 +4,7 @@
 #include "fuse/ops/ops.h"
 
 #include "fuse/file/allocate.h"
+#include "fuse/file/commit.h"
 #include "fuse/file/open.h"
 #include "fuse/file/read.h"
 #include "fuse/file/stage.h"
@@ -174,15 +175,14 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         /* a file that was opened without us has nothing to save: the kernel does not ask again */
         fuse_reply_err(req, ENOSYS);
     else
-        ops_done(
-            req, ino, "close", fi->fh ? files_upload(ops_fs(req)->files, ino, true, &e) : 0, &e);
+        ops_done(req, ino, "close", fi->fh ? files_save(ops_fs(req)->files, ino, true, &e) : 0, &e);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
     (void)datasync;
     struct err e = ERR_INIT;
-    ops_done(req, ino, "fsync", files_upload(ops_fs(req)->files, ino, fi->fh, &e), &e);
+    ops_done(req, ino, "fsync", files_save(ops_fs(req)->files, ino, fi->fh, &e), &e);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

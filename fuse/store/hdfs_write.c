@@ -282,6 +282,8 @@ static int put_at(struct hdfs *h, struct hdfs_place *p, const struct store_put *
     if (send_content(h, p, put, r, &made, e) || keep_rights(h, p, &made, r, e))
         return -1;
     set_made(h, p->temp, put->mark, r);
+    if (put->certain) /* once it has its name, it is there */
+        r->cancel = NULL;
     if (put->expect && !exclusive
         && (hdfs_look(h, p->absolute, p->what, r, &p->was, &p->there, e)
             || check_expected(p, put->expect, e)))

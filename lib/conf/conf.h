@@ -44,7 +44,8 @@
 #define CONF_SYNC_WRITABLE_S  60
 
 enum conf_medium { CONF_MEM, CONF_SSD, CONF_HDD };
-enum conf_write { CONF_THROUGH, CONF_CACHE_THROUGH };
+/* CONF_ASYNC_THROUGH: as CONF_CACHE_THROUGH, and nobody waits for the store. */
+enum conf_write { CONF_THROUGH, CONF_CACHE_THROUGH, CONF_ASYNC_THROUGH };
 /* May the source change while it is mounted? Unset: the client decides. */
 enum conf_immutable { CONF_IMMUTABLE_UNSET, CONF_IMMUTABLE_FALSE, CONF_IMMUTABLE_TRUE };
 

@@ -241,6 +241,8 @@ static int fake_put(
         return err_sys(e, errno, "read what is put into the fake store");
     if (fake_begin(f, FAKE_PUT, path, e))
         return -1;
+    if (f->heed_cancel && put->cancel && atomic_load(put->cancel))
+        return fake_end(f, ERR_RETRY, ECANCELED, path, e);
     const struct fake_object *o = object_find(f, path);
     if (o && o->st.is_dir)
         return fake_end(f, ERR_INVALID, EISDIR, path, e);

@@ -49,6 +49,8 @@ void fake_store_wait_held(struct fake_store *f);
 void fake_store_go_on(struct fake_store *f, enum fake_call call); /* those alone */
 void fake_store_go(struct fake_store *f);
 unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */
+/* From now on a put that was held up, and is told to end meanwhile, does so. */
+void fake_store_heed_cancel(struct fake_store *f);
 /* The times of what is written from now on, since the epoch; 0: unknown to this store. */
 void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns);
 /* Listings come in pages of so many entries; 0: in one. Names must not change in the middle of one.

@@ -32,6 +32,7 @@ struct fake_store {
         bool late, kept;            /* mu; the next answer is to wait; one does */
     } on[FAKE_CALLS];
     bool lose_answer; /* mu */
+    bool heed_cancel; /* mu */
 };
 
 #endif

@@ -242,3 +242,25 @@ unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most)
         closedir(d);
     return n;
 }
+
+/* What users do next. */
+void op_pick(void)
+{
+    struct op *op = &world->op;
+    *op = (struct op){.file = (unsigned)world_random(FILES),
+        .to = (unsigned)world_random(FILES),
+        .truncate = world_random(2),
+        .create = world_random(4) != 0,
+        .off = (uint32_t)world_random(CONTENT_MAX),
+        .len = 1 + (uint32_t)world_random(6000),
+        .seed = sim_random(&world->random)};
+    const struct file_model *m = &world->files[op->file];
+    unsigned what = (unsigned)world_random(10);
+    if (m->open)
+        op->kind = what < 5 ? OP_WRITE : what < 6 ? OP_FSYNC : what < 9 ? OP_CLOSE : OP_READ;
+    else
+        op->kind = what < 6                                                ? OP_OPEN
+            : what < 8                                                     ? OP_READ
+            : what < 9 && op->to != op->file && !world->files[op->to].open ? OP_RENAME
+                                                                           : OP_UNLINK;
+}

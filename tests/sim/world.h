@@ -109,6 +109,8 @@ void world_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* It happened: two runs of a seed that differ in it differ in their hash. */
 void world_trace(const char *what, uint64_t n);
 
+/* world->op: what users do next. */
+void op_pick(void);
 /* Runs so many of the jobs that wait for another thread, at most; returns how many there were. */
 unsigned world_work(unsigned most);
 int64_t world_file_time(void); /* what a file system notes of a change that is made now */

@@ -39,7 +39,7 @@ void fx_power_cut(struct fx *x)
 void fx_upload(struct fx *x, const char *path, int want)
 {
     struct err e = ERR_INIT;
-    int rc = files_upload(x->files, fx_ino(x, path), true, &e);
+    int rc = files_save(x->files, fx_ino(x, path), true, &e);
     assert_int_equal(rc ? err_errno(&e) : 0, want);
 }
 

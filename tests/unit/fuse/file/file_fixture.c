@@ -324,7 +324,7 @@ int fx_create(struct fx *x, const char *path, int flags, bool resent, struct fx_
 int fx_close(struct fx *x, struct fx_handle *h)
 {
     struct err e = ERR_INIT;
-    int rc = h->write && files_upload(x->files, h->ino, true, &e) ? err_errno(&e) : 0;
+    int rc = h->write && files_save(x->files, h->ino, true, &e) ? err_errno(&e) : 0;
     files_close(x->files, h->ino, h->write, false);
     inodes_forget(x->inodes, h->ino, 1);
     return rc;

@@ -7,6 +7,7 @@
 
 #include "tests/lib/unit.h"
 
+#include "fuse/file/commit.h"
 #include "fuse/file/create.h"
 #include "fuse/file/open.h"
 #include "fuse/file/read.h"

@@ -63,7 +63,7 @@ static void write_new(struct fx *x, uint64_t ino)
     int32_t backing;
     assert_int_equal(files_open(x->files, ino, O_WRONLY, &backing, &e), 0);
     assert_int_equal(fx_write(x, ino, 0, "new"), 0);
-    assert_int_equal(files_upload(x->files, ino, true, &e), 0);
+    assert_int_equal(files_save(x->files, ino, true, &e), 0);
     files_close(x->files, ino, true, false);
 }
 

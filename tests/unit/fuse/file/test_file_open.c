@@ -142,7 +142,7 @@ static void *upload_thread(void *arg)
 {
     struct fx *x = arg;
     struct err e = ERR_INIT;
-    files_upload(x->files, fx_ino(x, "main/a"), true, &e);
+    files_save(x->files, fx_ino(x, "main/a"), true, &e);
     return NULL;
 }
 

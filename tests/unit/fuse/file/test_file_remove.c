@@ -296,9 +296,9 @@ static void test_announced(void **state)
     assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
     fx_write(x, h.ino, 0, "text");
     assert_int_equal(x->blocked, 0); /* this node alone */
-    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0);
+    assert_int_equal(files_save(x->files, h.ino, true, &e), 0);
     assert_int_equal(x->blocked, 1);
-    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0); /* nothing to do */
+    assert_int_equal(files_save(x->files, h.ino, true, &e), 0); /* nothing to do */
     assert_int_equal(x->blocked, 1);
     fx_close(x, &h);
     x->blocked = 0;

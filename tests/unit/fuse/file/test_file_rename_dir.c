@@ -230,7 +230,7 @@ static void *upload_thread(void *arg)
 {
     struct thread_job *j = arg;
     struct err e = ERR_INIT;
-    j->rc = files_upload(j->x->files, j->ino, true, &e);
+    j->rc = files_save(j->x->files, j->ino, true, &e);
     j->done = true;
     return NULL;
 }

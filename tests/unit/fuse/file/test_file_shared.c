@@ -6,7 +6,7 @@
 static int sync_by(struct fx *x, uint64_t ino, bool wrote)
 {
     struct err e = ERR_INIT;
-    return files_upload(x->files, ino, wrote, &e) ? err_errno(&e) : 0;
+    return files_save(x->files, ino, wrote, &e) ? err_errno(&e) : 0;
 }
 
 /* A log that is held open and not written to for a while, replaced by another node and looked up
@@ -213,7 +213,7 @@ static void test_lost_answer(void **state)
         assert_int_equal(fx_rename(x, "main/b", "main/c", 0, false), 0);
         fx_store_is(x, "main/b", NULL);
         struct err e = ERR_INIT;
-        assert_int_equal(files_upload(x->files, h.ino, true, &e), 0);
+        assert_int_equal(files_save(x->files, h.ino, true, &e), 0);
         fx_store_is(x, "main/c", "text");
         fx_free(x);
     }

@@ -83,7 +83,7 @@ static void *upload_thread(void *arg)
 {
     struct fx *x = arg;
     struct err e = ERR_INIT;
-    files_upload(x->files, fx_ino(x, "main/ckpt"), true, &e);
+    files_save(x->files, fx_ino(x, "main/ckpt"), true, &e);
     return NULL;
 }
 
@@ -106,7 +106,7 @@ static void test_written_while_it_is_recovered(void **state)
     assert_int_equal(fx_write(x, ino, 0, "WRITTEN SINCE, AND MORE"), 0);
     fake_store_go(x->fake[0]);
     pthread_join(t, NULL);
-    assert_int_equal(files_upload(x->files, ino, true, &e), 0);
+    assert_int_equal(files_save(x->files, ino, true, &e), 0);
     fx_store_is(x, "main/ckpt", "WRITTEN SINCE, AND MORE");
     fx_kept(x, 0, NULL, NULL);
     fx_free(x);

@@ -51,7 +51,7 @@ int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
-    note_syncs += fx_fd_is(fd, ".new");
+    note_syncs += fx_fd_is(fd, ".new") || fx_fd_is(fd, ".path");
     return __real_fsync(fd);
 }
 

@@ -18,7 +18,7 @@ static void *upload_thread(void *arg)
 {
     struct upload_job *j = arg;
     struct err e = ERR_INIT;
-    j->rc = files_upload(j->x->files, j->ino, true, &e);
+    j->rc = files_save(j->x->files, j->ino, true, &e);
     return NULL;
 }
 
@@ -138,7 +138,7 @@ static void test_staged_rot(void **state)
         assert_int_equal(fx_open(x, "main/a", O_RDWR, &h), 0);
         assert_int_equal(fx_write(x, h.ino, 0, "precious"), 0);
         fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
-        assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+        assert_int_equal(files_save(x->files, h.ino, true, &e), -1);
         cleanup_free char *staged = fx_staging_file(x, h.ino);
         cleanup_fd int fd = open(staged, O_WRONLY | O_CLOEXEC);
         assert_true(fd >= 0);
@@ -147,7 +147,7 @@ static void test_staged_rot(void **state)
         else
             assert_int_equal(__real_pwrite(fd, "q", 1, 0), 1);
         unsigned puts = fake_store_calls(x->fake[0], FAKE_PUT);
-        assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+        assert_int_equal(files_save(x->files, h.ino, true, &e), -1);
         assert_int_equal(err_errno(&e), EIO);
         assert_non_null(strstr(e.msg, "changed by itself"));
         assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), puts);
@@ -179,7 +179,7 @@ static void upload_fails(struct fx *x, uint64_t ino, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         struct err e = ERR_INIT;
-        assert_int_equal(files_upload(x->files, ino, true, &e), -1);
+        assert_int_equal(files_save(x->files, ino, true, &e), -1);
     }
 }
 
@@ -246,7 +246,7 @@ static void test_staged_changed(void **state)
     assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
     assert_int_equal(fx_write(x, h.ino, 0, "first"), 0);
     fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
-    assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+    assert_int_equal(files_save(x->files, h.ino, true, &e), -1);
     assert_int_equal(fx_write(x, h.ino, 0, "other"), 0);
     assert_int_equal(fx_close(x, &h), 0);
     fx_store_is(x, "main/a", "other");
@@ -268,7 +268,7 @@ static void test_written_while_compared(void **state)
         pthread_t t;
         assert_int_equal(fx_write(x, h.ino, SIZE - 1, "x"), 0);
         fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
-        assert_int_equal(files_upload(x->files, h.ino, true, &e), -1);
+        assert_int_equal(files_save(x->files, h.ino, true, &e), -1);
         assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
         clock_sleep_ns(i * NS_PER_MS / 2);
         assert_int_equal(fx_write(x, h.ino, SIZE - 1, "y"), 0);
@@ -347,7 +347,7 @@ static void test_counted_twice(void **state)
     files_open_resent(x->files, h.ino);
     assert_int_equal(fx_write(x, h.ino, 0, "mine"), 0);
     assert_int_equal(fx_open(x, "main/b", O_RDONLY, &reader), 0);
-    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0);
+    assert_int_equal(files_save(x->files, h.ino, true, &e), 0);
     assert_int_equal(fx_write(x, h.ino, 0, "MINE"), 0);
     assert_int_equal(fx_unlink(x, "main/b", false), 0);
     assert_int_equal(fx_close(x, &h), 0);
@@ -373,7 +373,7 @@ static void test_saved_and_killed(void **state)
     struct err e = ERR_INIT;
     assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
     assert_int_equal(fx_write(x, h.ino, 0, "ours"), 0);
-    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0);
+    assert_int_equal(files_save(x->files, h.ino, true, &e), 0);
     assert_int_equal(inodes_opened(x->inodes, h.ino, -1), 0);
     fx_restart(x, true);
     recover_begin(x->files);
