@@ -4,6 +4,7 @@
 #include "fuse/store/web.h"
 
 #include "fuse/store/web_lead.h"
+#include "fuse/store/web_words.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -45,25 +46,27 @@ void web_version(const struct http_resp *resp, uint64_t size, char out[STORE_VER
 /* -- one request
  * ----------------------------------------------------------------------------------- */
 
-static const char *denied_words(const struct web_call *c, int status, bool known)
-{
-    if (c->listing && status == 403)
-        return "the server does not list this directory: turn its index page on there, give a list (option manifest), or check what the credentials may read";
-    return known
-        ? "check the user and password, or the token, and what they may read"
-        : "no credentials were given: set options user and password, or bearer-token, from a Secret";
-}
-
 /* known: credentials were sent */
-static int web_fail(const struct web_call *c, int status, bool known, struct err *e)
+static int web_fail(const struct web *w, const struct web_call *c, const struct http_resp *resp,
+    bool known, struct err *e)
 {
+    char code[64];
+    int status = resp->status;
     enum err_class cls = http_class_of_status(status);
+    struct web_refusal refusal = {.status = status,
+        .code = http_header(resp, "x-error-code", code, sizeof code) ? code : "",
+        .listing = c->listing,
+        .repo = w->hub && atomic_load(&w->layout) != WEB_PAGES,
+        .known = known};
+    const char *words = web_refusal_words(&refusal);
     if (status == 404 || status == 410)
-        return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, c->what,
-            " (%d): the server has no such %s", status, c->listing ? "directory" : "file");
+        return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, c->what, " (%d): %s", status,
+            words            ? words
+                : c->listing ? "the server has no such directory"
+                             : "the server has no such file");
     if (status == 401 || status == 403)
-        return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what, " (%d): %s", status,
-            denied_words(c, status, known));
+        return store_err(
+            e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what, " (%d): %s", status, words);
     if (status == 412)
         return store_err(
             e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, c->what, ": the file has changed");
@@ -135,7 +138,7 @@ static int web_ask(struct web *w, const struct web_call *c, const struct web_lin
         }
         if (!is_redirect(resp)) {
             *after_ns = retry_after_ns(resp);
-            return web_fail(c, resp->status, lines->authorization || lines->header, e);
+            return web_fail(w, c, resp, lines->authorization || lines->header, e);
         }
         if (follow_redirect(w, c, resp, hops, &url, e))
             return -1;

@@ -104,8 +104,20 @@ struct hub_site {
     struct mount *m;
     struct store *s;
     atomic_bool changed, astray, closed;
-    atomic_int seen, heads; /* credentials that far got; HEAD of files */
+    const char *_Atomic code; /* X-Error-Code of what is refused; NULL: none */
+    atomic_int refuses;       /* with that status */
+    atomic_int seen, heads;   /* credentials that far got; HEAD of files */
 };
+
+static bool is_refused(struct hub_site *w, struct serve_resp *resp)
+{
+    if (!atomic_load(&w->refuses))
+        return false;
+    resp->status = atomic_load(&w->refuses);
+    if (atomic_load(&w->code))
+        buf_addf(&resp->headers, "X-Error-Code: %s\r\n", atomic_load(&w->code));
+    return true;
+}
 
 /* Two pages of the root, one of "sub". */
 static void on_tree(void *user, const struct serve_req *req, struct serve_resp *resp)
@@ -113,6 +125,8 @@ static void on_tree(void *user, const struct serve_req *req, struct serve_resp *
     struct hub_site *w = user;
     char value[64];
     resp->content_type = "application/json";
+    if (is_refused(w, resp))
+        return;
     if (!serve_header(req, "authorization", value, sizeof value)
         || strcmp(value, "Bearer hf_token") != 0)
         resp->status = 401;
@@ -140,6 +154,8 @@ static void on_resolve(void *user, const struct serve_req *req, struct serve_res
     struct hub_site *w = user;
     const char *name = strrchr(req->path, '/') + 1;
     w->heads += strcmp(req->method, "HEAD") == 0;
+    if (is_refused(w, resp))
+        return;
     if (strcmp(name, "small") == 0) {
         buf_adds(&resp->headers, "ETag: W/\"" SHA1 "\"\r\n");
         buf_adds(&resp->body, "small");
@@ -349,6 +365,61 @@ static void a_file_that_was_replaced(void **state)
     assert_int_equal(e.sys, ESTALE);
 }
 
+/* What a hub refuses, and what is to be done about it: of the listing and of a file. */
+static void refusals(void **state)
+{
+    struct hub_site *w = *state;
+    static const struct {
+        int status;
+        const char *code;
+        bool token;
+        enum err_class cls;
+        const char *words;
+    } cases[] = {
+        {401, "GatedRepo", false, ERR_DENIED,
+            "(401): the repository is gated: ask for access on its page"},
+        {403, "GatedRepo", true, ERR_DENIED,
+            "(403): the repository is gated, and the account of the token has no access"},
+        {401, "RepoNotFound", false, ERR_DENIED,
+            "(401): there is no such repository, or it is private: check the URL, or give a token"},
+        {404, "RepoNotFound", true, ERR_NOTFOUND,
+            "(404): there is no such repository, or the account of the token may not see it"},
+        {404, "RevisionNotFound", true, ERR_NOTFOUND, "(404): the repository has no such revision"},
+        {401, NULL, false, ERR_DENIED,
+            "(401): no credentials were given: a private or gated repository needs a token"},
+        {401, NULL, true, ERR_DENIED,
+            "(401): the server does not take the token: is it a token of this very server"},
+        {403, NULL, true, ERR_DENIED, "(403): the token may not read this repository"},
+        {403, "Odd%s\x1b[1m", true, ERR_DENIED, "(403): the token may not read this repository"},
+        {404, NULL, true, ERR_NOTFOUND, "(404): the server has no such "},
+    };
+    struct mount *open = mount_new(w->m->conf.mount_point);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT, e2 = ERR_INIT;
+        struct store_stat st;
+        char c;
+        struct store *s = store_new(
+            &(struct store_conf){
+                .mount = cases[i].token ? &w->m->conf : &open->conf, .secrets_dir = w->dir},
+            &e);
+        assert_non_null(s);
+        atomic_store(&w->code, cases[i].code);
+        atomic_store(&w->refuses, cases[i].status);
+        assert_int_equal(store_check(s, &e), -1);
+        assert_int_equal(store_stat_path(s, "small", &st, &e2), -1);
+        if (e.cls != cases[i].cls || !strstr(e.msg, cases[i].words) || strstr(e.msg, "hf_token"))
+            fail_msg("case %zu: %s", i, e.msg);
+        if (e2.cls != cases[i].cls || !strstr(e2.msg, cases[i].words))
+            fail_msg("case %zu, a file: %s", i, e2.msg);
+        e = (struct err)ERR_INIT;
+        assert_int_equal(store_read(s, "small", "", 0, 1, &c, NULL, &e), -1);
+        if (e.cls != cases[i].cls || !strstr(e.msg, cases[i].words))
+            fail_msg("case %zu, a read: %s", i, e.msg);
+        store_free(s);
+    }
+    mount_free(open);
+}
+
 #define with_hub(test) cmocka_unit_test_setup_teardown(test, hub_setup, hub_teardown)
 
 int main(void)
@@ -358,6 +429,7 @@ int main(void)
         with_hub(a_page_elsewhere_is_not_asked_for),
         with_hub(files_have_the_versions_of_the_listing),
         with_hub(a_directory_that_cannot_be_asked_for), with_hub(a_path_like_that_of_a_repository),
-        with_hub(a_repository_that_is_closed_at_first), with_hub(a_file_that_was_replaced)};
+        with_hub(a_repository_that_is_closed_at_first), with_hub(a_file_that_was_replaced),
+        with_hub(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
