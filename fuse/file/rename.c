@@ -213,7 +213,8 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         return -1;
     if (g)
         file_keep_preserved(g);
-    atomic_store(&f->begun, false);
+    if (local) /* else what an upload may have brought there has moved along */
+        atomic_store(&f->begun, false);
     cached_unpin(m->c->cache, m->mount, m->from);
     cached_unpin(m->c->cache, m->mount, m->to);
     if (inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e))

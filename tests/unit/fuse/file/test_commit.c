@@ -375,6 +375,29 @@ static void test_killed_between(void **state)
     }
 }
 
+/* What the store got of it without an answer moves with its name, and is known there as ours. */
+static void test_renamed_between(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    fx_make(x, "main/a", "zero");
+    assert_int_equal(behind(x, fx_ino(x, "main/a")), 0);
+    fx_make(x, "main/a", "first");
+    fake_store_lose_answer(x->fake[0]);
+    assert_int_equal(behind(x, fx_ino(x, "main/a")), EIO);
+    fx_store_is(x, "main/a", "first");
+    assert_int_equal(fx_rename(x, "main/a", "main/b", 0, false), 0);
+    fx_store_is(x, "main/b", "first");
+    assert_int_equal(fx_open(x, "main/b", O_WRONLY | O_TRUNC, &h), 0);
+    fx_write(x, h.ino, 0, "and second");
+    assert_int_equal(fx_close(x, &h), 0);
+    assert_int_equal(behind(x, h.ino), 0);
+    fx_store_is(x, "main/b", "and second");
+    fx_kept(x, 0, NULL, NULL);
+    fx_free(x);
+}
+
 /* The disk says no: so does close. */
 static void test_no_room_for_the_note(void **state)
 {
@@ -443,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_replace_without_the_store),
         cmocka_unit_test(test_power_cut),
         cmocka_unit_test(test_killed_between),
+        cmocka_unit_test(test_renamed_between),
         cmocka_unit_test(test_no_room_for_the_note),
         cmocka_unit_test(test_directory_moves),
         cmocka_unit_test(test_conflict),
