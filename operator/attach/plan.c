@@ -227,8 +227,12 @@ static void plan_client(const struct attach_observed *o, const struct cache_pod_
             plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
         }
         break;
-    case CACHE_POD_LEAVING:
-        break; /* its end wakes us */
+    case CACHE_POD_LEAVING: /* its end wakes us */
+        if (c->health.held_ns == 1)
+            plan_problem(o, m, c, p);
+        else if (c->health.held_ns)
+            plan_requeue(p, c->health.held_ns);
+        break;
     }
 }
 

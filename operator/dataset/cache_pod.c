@@ -7,6 +7,7 @@
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/dataset/dead_node.h"
 #include "operator/dataset/report_news.h"
 #include "operator/render/volume.h"
 
@@ -328,6 +329,25 @@ static void evaluate_finished(const json_t *pod, int64_t now_ns, struct cache_po
     v->state = CACHE_POD_FINISHED;
 }
 
+/* Ours have no finalizers: one that another has put there keeps the pod, and its name, when
+ * its node has ended it. */
+static void evaluate_leaving(const json_t *pod, int64_t now_ns, struct cache_pod_health *v)
+{
+    const json_t *finalizers = jget_arr(pod, "metadata.finalizers");
+    const char *first = json_string_value(json_array_get(finalizers, 0));
+    int64_t until = 0;
+    v->state = CACHE_POD_LEAVING;
+    if (!first || clock_parse_rfc3339(jget_str(pod, "metadata.deletionTimestamp", ""), &until))
+        return;
+    v->held_ns = MAX(until + POD_OVERDUE_NS - now_ns, 1);
+    if (v->held_ns > 1)
+        return;
+    set_problem(v, "PodHeld",
+        "pod %s has ended, but finalizer %s, which is not Millrace's, keeps it and its name: whoever set it has to take it away, or `kubectl -n %s patch pod %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`",
+        kube_name(pod), first, kube_namespace(pod), kube_name(pod));
+    v->state = CACHE_POD_LEAVING;
+}
+
 void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int64_t now_ns,
     struct cache_pod_health *out)
 {
@@ -335,7 +355,7 @@ void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int6
     const char *phase = jget_str(pod, "status.phase", "");
     *out = (struct cache_pod_health){.node = jget_str(pod, "spec.nodeName", "")};
     if (kube_deleting(pod)) {
-        out->state = CACHE_POD_LEAVING;
+        evaluate_leaving(pod, now_ns, out);
     } else if (strcmp(phase, "Failed") == 0 || strcmp(phase, "Succeeded") == 0) {
         evaluate_finished(pod, now_ns, out);
     } else if (pod_condition_is(pod, "Ready", "True")) {

@@ -37,9 +37,12 @@ struct cache_pod_health {
     /* of FINISHED: it failed as soon as it was made, and so would the next; that is made after this
      * time. 0: at once */
     int64_t rest_ns;
+    /* of LEAVING: another's finalizer keeps it; nanoseconds until reason says so, 1 if it
+     * does; 0: none does */
+    int64_t held_ns;
     const char *node;  /* "" before it is scheduled */
-    char reason[48];   /* CamelCase; "" unless PROBLEM or at rest */
-    char message[448]; /* "" unless PROBLEM, STARTING or at rest */
+    char reason[48];   /* CamelCase; "" unless PROBLEM, at rest or held */
+    char message[448]; /* "" unless PROBLEM, STARTING, at rest or held */
 };
 
 /* d may be NULL (not valid any more); it lends the names that the user gave to mounts. now_ns:

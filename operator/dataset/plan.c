@@ -103,6 +103,9 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     cleanup_dataset struct dataset *d = render_read(o->cr, &o->env, &problem.reason, &e);
     struct dataset_eval v;
     dataset_evaluate(o, d, &v);
+    for (size_t i = 0; i < o->npods; i++)
+        if (v.health[i].held_ns > 1) /* nothing else wakes us then */
+            plan_requeue(p, v.health[i].held_ns);
     if (!d) {
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {

@@ -72,6 +72,7 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
         return;
     }
     size_t left = 0;
+    struct cache_pod_health held = {0};
     if (o->pv) {
         plan_delete(p, &kube_pvs, o->pv, -1, NULL);
         left++;
@@ -90,11 +91,18 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
             continue; /* its DataLoad's business */
         if (!dataset_abandon(o, i, p))
             plan_delete(p, &kube_pods, pod, -1, NULL);
+        struct cache_pod_health health;
+        cache_pod_evaluate(&o->pods[i], NULL, o->now_ns, &health);
+        if (health.held_ns > 1)
+            plan_requeue(p, health.held_ns);
+        else if (health.held_ns)
+            held = health;
         left++;
     }
     if (left) {
-        plan_deleting(
-            o, "Deleting", "removing the volume, the cache workers and the clients", false, p);
+        plan_deleting(o, *held.reason ? held.reason : "Deleting",
+            *held.reason ? held.message : "removing the volume, the cache workers and the clients",
+            *held.reason, p);
         return;
     }
     plan_finalizer_remove(p, &kube_datasets, o->cr, FINALIZER_DATASET);

@@ -48,8 +48,11 @@ static void count_pods(
             if (m->rest_ns && g->problem_at == SIZE_MAX)
                 g->problem_at = i;
             break;
-        case CACHE_POD_STARTING:
         case CACHE_POD_LEAVING:
+            if (m->held_ns == 1 && g->problem_at == SIZE_MAX)
+                g->problem_at = i;
+            break;
+        case CACHE_POD_STARTING:
             break;
         }
     }

@@ -63,11 +63,41 @@ static void containers_of_others_are_told(void **state)
     }
 }
 
+/* Its end is due at 1,000 s; what keeps it then is told half a minute later. */
+static void a_finalizer_of_others_is_told(void **state)
+{
+    (void)state;
+    static const char when[] = "1970-01-01T00:16:40Z";
+    cleanup_json json_t *pod = json_pack("{s:{s:s, s:s, s:s, s:[s]}}", "metadata", "name", "p",
+                            "namespace", "ns", "deletionTimestamp", when, "finalizers", "a.b/c"),
+                        *free_pod = json_deep_copy(pod);
+    json_object_del(json_object_get(free_pod, "metadata"), "finalizers");
+    const int64_t s = 1000000000, told = 1030 * s;
+    struct cache_pod_health v;
+    cache_pod_evaluate(&(struct cache_pod){pod, NULL}, NULL, told - 2 * s, &v);
+    assert_int_equal(v.state, CACHE_POD_LEAVING);
+    assert_string_equal(v.reason, "");
+    assert_int_equal(v.held_ns, 2 * s);
+    cache_pod_evaluate(&(struct cache_pod){pod, NULL}, NULL, told, &v);
+    assert_int_equal(v.state, CACHE_POD_LEAVING);
+    assert_int_equal(v.held_ns, 1);
+    assert_string_equal(v.reason, "PodHeld");
+    assert_string_equal(v.message,
+        "pod p has ended, but finalizer a.b/c, which is not Millrace's, keeps it and its name: "
+        "whoever set it has to take it away, or `kubectl -n ns patch pod p --type=merge -p "
+        "'{\"metadata\":{\"finalizers\":null}}'`");
+    cache_pod_evaluate(&(struct cache_pod){free_pod, NULL}, NULL, told, &v);
+    assert_int_equal(v.state, CACHE_POD_LEAVING);
+    assert_int_equal(v.held_ns, 0);
+    assert_string_equal(v.reason, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ours_is_not_the_first_container),
         cmocka_unit_test(containers_of_others_are_told),
+        cmocka_unit_test(a_finalizer_of_others_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
