@@ -23,7 +23,11 @@ fast_again()
     [ ! -s "$WORK/slow.log" ] || control kill "$(head -n 1 "$WORK/slow.log")" 2>/dev/null || true
 }
 answers() { kubectl --request-timeout=5s get --raw /readyz; }
-busy_no_more() { k delete flowschema,prioritylevelconfiguration e2e-busy --ignore-not-found >/dev/null; }
+busy_no_more()
+{
+    rm -f "$WORK/hold"
+    k delete flowschema,prioritylevelconfiguration e2e-busy --ignore-not-found >/dev/null
+}
 leave()
 {
     fast_again
@@ -42,8 +46,8 @@ tfjob long data 'cd /mnt/fuse; until [ -e /tmp/stop ]; do sha256sum -c sums.txt 
 tfjob ends data 'cd /mnt/fuse; sha256sum -c sums.txt; sleep 45' 0 1
 for pod in long-worker-0 long-worker-1 ends-worker-0; do expect 120 "$pod runs" has_text Running jsonpath "pod/$pod" '{.status.phase}'; done
 n wait --for=condition=Ready dataset/data --timeout=90s >/dev/null || fail "$(ready_message data)"
-# what Millrace has made here, and that stays; clients come and go with the nodes of jobs
-made() { n get pods,services,secrets,pvc -o jsonpath='{range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{"\n"}{end}' | grep -v '^Pod data-client-' | sort; }
+# what Millrace has made here, and that stays; clients come and go with the nodes of jobs, and a worker that holds little moves to them
+made() { n get pods,services,secrets,pvc -o jsonpath='{range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{"\n"}{end}' | grep -v '^Pod data-client-' | sed 's/^\(Pod data-cache-0\) .*/\1/' | sort; }
 volumes() { k get pv -o jsonpath='{range .items[*]}{.spec.claimRef.namespace} {.metadata.name}{"\n"}{end}' | grep -c "^$NS "; }
 holder() { k -n "$SYSTEM" get lease millrace-operator -o jsonpath='{.spec.holderIdentity}'; }
 renewed() { k -n "$SYSTEM" get lease millrace-operator -o jsonpath='{.spec.renewTime}'; }
@@ -120,7 +124,7 @@ leader=$(holder)
 step "it is fast again"
 fast_again
 
-step "it refuses what the operator asks, but for its lease"
+step "it refuses most of what the operator asks, but for its lease"
 k apply -f - >/dev/null <<YAML
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
@@ -144,13 +148,18 @@ refusals() # how often operators were answered 429
         k get --raw "/api/v1/namespaces/$SYSTEM/pods/$pod:9402/proxy/metrics"
     done | awk '/^rest_client_requests_total.*code="429"/ { n += $NF } END { print n + 0 }'
 }
-more_refusals() { [ "$(refusals)" -gt "$1" ]; }
-# the API server looks at its flow schemas when it gets to it
-expect 60 "it is refused" has_text "too many requests" n --as="system:serviceaccount:$SYSTEM:$RELEASE-operator" get pods
+refuses_more() { [ "$(refusals)" -ge $((were + 10)) ]; }
+as_operator() { k --as="system:serviceaccount:$SYSTEM:$RELEASE-operator" get --raw "$1"; }
+# A share of nothing still lets one request in at a time: some that wait three seconds each, for a version that will not come, are that one.
+hold()
+{
+    while [ -e "$WORK/hold" ]; do as_operator '/api/v1/pods?resourceVersion=9000000000&resourceVersionMatch=NotOlderThan' || true; done >/dev/null 2>&1
+}
+touch "$WORK/hold"
+for _ in 1 2 3 4; do hold & done
 were=$(refusals)
 tfjob busy data 'cd /mnt/fuse; sha256sum -c sums.txt' 0 1
-expect 60 "the operator is answered 429" more_refusals "$were"
-[ -z "$(n get pods -l training.kubeflow.org/job-name=busy -o name)" ] || fail "a pod was made though all is refused"
+expect 60 "ten answers to operators were 429" refuses_more
 busy_no_more
 expect 150 "the job made meanwhile ends well" job_is busy Succeeded
 [ "$(holder)" = "$leader" ] || fail "another operator leads: was $leader, is $(holder)"
