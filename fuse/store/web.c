@@ -53,6 +53,7 @@ static void web_close(void *impl)
     web_auth_free(w->auth);
     web_manifest_free(w->manifest);
     web_hub_free(w->hub);
+    web_bucket_free(atomic_load(&w->bucket));
     free(w->base);
     free(w);
 }

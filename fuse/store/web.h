@@ -18,6 +18,8 @@ struct web {
     struct web_manifest *manifest;  /* the list of files; NULL: index pages are read */
     struct web_hub *hub;            /* … or, if it may be a repository of a hub, its tree API */
     _Atomic enum web_layout layout; /* where there is a hub */
+    struct web_bucket *_Atomic bucket; /* … or where it turned out to be in a bucket; set once */
+    atomic_bool no_bucket;             /* … or not to be in one */
 };
 
 /* -- credentials (web_auth.c) ------------------------------------------------------------------ */
@@ -61,7 +63,9 @@ int web_once(struct web *w, const struct web_call *c, const struct retry *r, str
 int web_do(struct web *w, const struct web_call *c, struct retry *r, struct http_resp *resp,
     char **at, struct err *e);
 char *web_url(const struct web *w, const char *path, bool directory); /* caller frees */
-/* of a file of that size, by an answer's headers */
+/* Of a file of that size, by its ETag as it is sent (NULL: none) and its time. */
+void web_version_of(const char *etag, int64_t mtime_ns, uint64_t size, char out[STORE_VERSION_MAX]);
+/* the same by an answer's headers */
 void web_version(const struct http_resp *resp, uint64_t size, char out[STORE_VERSION_MAX]);
 
 /* -- lists of files (web_manifest.c) ------------------------------------------------------------
@@ -81,6 +85,19 @@ int web_repo_list(struct web *w, const char *dir, bool tree, char **cursor, stru
     store_list_fn fn, void *user, struct err *e);
 int web_repo_stat(struct web *w, const char *path, struct retry *r, struct store_stat *st,
     int *status, struct err *e);
+
+/* -- buckets that list themselves (web_bucket.c) ------------------------------------------------
+ */
+
+void web_bucket_free(struct web_bucket *b);
+struct web_bucket *web_bucket_known(struct web *w); /* NULL: it is none, as far as is known */
+/* After index pages were refused: asks whether it is one. */
+struct web_bucket *web_bucket_look(struct web *w, const struct retry *r);
+/* One page of one that is known; a cursor is its token. fn NULL: is the directory there? */
+int web_bucket_list(struct web *w, const char *dir, bool tree, char **cursor, struct retry *r,
+    store_list_fn fn, void *user, struct err *e);
+/* 1: something is below it; 0, -1 */
+int web_bucket_has_dir(struct web *w, const char *path, struct retry *r, struct err *e);
 
 /* -- what the server is (web_layout.c) ----------------------------------------------------------
  */

@@ -20,8 +20,11 @@ int web_index_page(struct web *w, const char *dir, struct retry *r, struct http_
         .method = "GET", .url = url, .max_body = INDEX_MAX, .listing = true, .what = url};
     if (web_do(w, &c, r, resp, at, e))
         return -1;
-    if (http_header(resp, "content-type", type, sizeof type) && strncmp(type, "text/html", 9) == 0)
+    if (http_header(resp, "content-type", type, sizeof type)
+        && strncmp(type, "text/html", 9) == 0) {
+        atomic_store(&w->no_bucket, true);
         return 0;
+    }
     return store_err(e, ERR_INVALID, ENOTDIR, REASON_STORE_ERROR, url,
         ": the server shows no index page for it: turn that on there, or give a list (option manifest)");
 }

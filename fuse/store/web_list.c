@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of a web server: listings. A cursor is what is still to be told, a path a line, "/" at
- * the end of directories: a server has no pages, and an index page says neither how long a file is
- * nor which version, so that each is asked for. */
+/* The store of a web server: listings by index pages and lists. A cursor is what is still to be
+ * told, a path a line, "/" at the end of directories: a server has no pages, and an index page says
+ * neither how long a file is nor which version, so that each is asked for. */
 #include "fuse/store/web.h"
 
 #include "fuse/store/web_index.h"
@@ -301,10 +301,16 @@ static int web_list_page(struct web *w, const char *dir, bool tree, char **curso
     if (web_is_repo(w, &r))
         return web_repo_list(w, dir, tree, cursor, &r, tree ? relay_file : fn,
             tree ? &(struct files_only){fn, user} : user, e);
+    if (web_bucket_known(w))
+        return web_bucket_list(w, dir, tree, cursor, &r, fn, user, e);
     if (*cursor)
         parse_cursor(*cursor, &l);
     else
         rc = read_names(w, dir, tree, &r, &l, e);
+    if (rc && web_bucket_look(w, &r)) {
+        drop_names(&l);
+        return web_bucket_list(w, dir, tree, cursor, &r, fn, user, e);
+    }
     size_t from = 0, told = 0;
     bool ended = false;
     while (rc == 0 && tree && l.n && l.name[0][strlen(l.name[0]) - 1] == '/')
@@ -348,7 +354,9 @@ int web_check(void *impl, struct err *e)
     cleanup_free char *cursor = NULL;
     if (web_is_repo(w, &r))
         return web_repo_list(w, "", false, &cursor, &r, NULL, NULL, e);
-    int rc = read_names(w, "", false, &r, &l, e);
+    int rc = web_bucket_known(w) ? -1 : read_names(w, "", false, &r, &l, e);
+    if (rc && web_bucket_look(w, &r))
+        rc = web_bucket_list(w, "", false, &cursor, &r, NULL, NULL, e);
     drop_names(&l);
     return rc;
 }

@@ -118,14 +118,30 @@ int web_stat_by(struct web *w, const char *path, struct retry *r, struct store_s
     return -1;
 }
 
+/* What is no file may be a directory of a bucket, which is there because something is in it. */
+static int stat_in_bucket(
+    struct web *w, const char *path, struct retry *r, struct store_stat *st, struct err *e)
+{
+    struct err inner = ERR_INIT;
+    bool absent = e->cls == ERR_NOTFOUND || e->cls == ERR_DENIED;
+    if (!absent || !web_bucket_look(w, r))
+        return -1;
+    int has = web_bucket_has_dir(w, path, r, &inner);
+    if (has < 0)
+        *e = inner;
+    *st = (struct store_stat){.is_dir = true};
+    return has > 0 ? 0 : -1;
+}
+
 int web_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
 {
     struct web *w = impl;
     struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     int status;
+    if (*path && web_is_repo(w, &r))
+        return web_repo_stat(w, path, &r, st, &status, e);
     if (*path)
-        return web_is_repo(w, &r) ? web_repo_stat(w, path, &r, st, &status, e)
-                                  : web_stat_by(w, path, &r, st, &status, e);
+        return web_stat_by(w, path, &r, st, &status, e) ? stat_in_bucket(w, path, &r, st, e) : 0;
     *st = (struct store_stat){.is_dir = true};
     return 0;
 }

@@ -26,21 +26,25 @@ char *web_url(const struct web *w, const char *path, bool directory)
     return xasprintf("%s%s%s", w->base, escaped, directory && *path ? "/" : "");
 }
 
+void web_version_of(const char *etag, int64_t mtime_ns, uint64_t size, char out[STORE_VERSION_MAX])
+{
+    size_t n = etag ? strlen(etag) : 0;
+    if (n > 2 && n - 2 < STORE_VERSION_MAX && etag[0] == '"' && etag[n - 1] == '"' && etag[1] != '~'
+        && http_is_word(etag + 1, n - 2))
+        snprintf(out, STORE_VERSION_MAX, "%.*s", (int)(n - 2), etag + 1);
+    else /* never sent as If-Match: no ETag has this form */
+        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size,
+            (long long)(mtime_ns / NS_PER_S));
+}
+
 void web_version(const struct http_resp *resp, uint64_t size, char out[STORE_VERSION_MAX])
 {
-    char value[256];
+    char etag[256], value[256];
     int64_t when = 0;
-    size_t n = http_header(resp, "etag", value, sizeof value) ? strlen(value) : 0;
-    if (n > 2 && n - 2 < STORE_VERSION_MAX && value[0] == '"' && value[n - 1] == '"'
-        && value[1] != '~' && http_is_word(value + 1, n - 2)) {
-        snprintf(out, STORE_VERSION_MAX, "%.*s", (int)(n - 2), value + 1);
-        return;
-    }
+    bool tagged = http_header(resp, "etag", etag, sizeof etag);
     if (http_header(resp, "last-modified", value, sizeof value))
         clock_parse_http_date(value, &when);
-    /* never sent as If-Match: no ETag has this form */
-    snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size,
-        (long long)(when / NS_PER_S));
+    web_version_of(tagged ? etag : NULL, when, size, out);
 }
 
 /* -- one request
