@@ -101,6 +101,12 @@ refused "a quota with a blank" "$(mount "mountPoint: 's3://data'" "cache: {tiers
 refused "a quota in bytes by mistake" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{medium: SSD, quota: 10}]}")" quota "at least 1Mi"
 refused "more cache than there is" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{medium: SSD, quota: 9Ei}]}")" quota "at most 1Pi"
 refused "a medium of one's own" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{medium: NVMe, quota: 10Gi}]}")" medium Memory SSD HDD
+refused "a share as quota" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{medium: SSD, quota: 50%}]}")" quota "like 10Gi"
+refused "a tier as Fluid has it" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{mediumtype: MEM, path: /mnt, quota: 1Gi}]}")" "unknown field" spec.cache.tiers[0].mediumtype
+refused "Hadoop's scheme" "$(mount "mountPoint: 's3a://data'")" mountPoint "unknown URL scheme" s3://bucket/prefix
+refused "the environment's names among the options" "$(mount "mountPoint: 's3://data', options: {AWS_ACCESS_KEY_ID: x}")" "unknown option AWS_ACCESS_KEY_ID" secretRef
+refused "memory without a unit" "$(mount "mountPoint: 's3://data'" "cache: {worker: {resources: {limits: {memory: 512}}}}")" "less than 1Mi" 512Mi
+refused "a role's name as account" "$(mount "mountPoint: 's3://data'" "serviceAccountName: 'arn:aws:iam::123:role/reader'")" spec.serviceAccountName "ServiceAccount of this namespace"
 refused "replicas in quotes" "$(mount "mountPoint: 's3://data'" "cache: {replicas: '2'}")" spec.cache.replicas integer
 refused "replicas below nothing" "$(mount "mountPoint: 's3://data'" "cache: {replicas: -1}")" spec.cache.replicas "greater than or equal to 0"
 refused "immutable and writable" "$(mount "mountPoint: 's3://data', immutable: true" "accessModes: [ReadWriteMany]")" immutable "readOnly: true"
@@ -142,6 +148,8 @@ refused "a token for the Kubernetes API" "$(mount "$good" 'serviceAccountName: a
 refused "a schedule with a time zone" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "TZ=Europe/Berlin 0 3 * * *"}}' spec.schedule "in UTC" "leave TZ= out"
 refused "a schedule with seconds" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 0 3 * * *"}}' spec.schedule "without seconds"
 refused "suspend without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, suspend: true}}' spec.suspend "policy: Cron"
+refused "a DataLoad's bandwidth with /s" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, bandwidth: 100MB/s}}' spec.bandwidth "without /s"
+refused "a schedule of hour 25" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 25 * * *"}}' spec.schedule "must be 0 to 23"
 refused "a DataLoad's little bandwidth" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, bandwidth: 1Ki}}' spec.bandwidth "at least 64Ki"
 refused "a DataLoad of a path with two slashes" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, target: [{path: /a//b}]}}' target "no empty names"
 refused "a DataLoad's old loadMetadata" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, loadMetadata: true}}' spec.loadMetadata "leave"
