@@ -135,6 +135,26 @@ static void parse_data(const json_t *cr, struct tfjob_annotations *out)
             ": Preloaded, and take it away");
 }
 
+/* A misspelt one would be passed over in silence. */
+static void look_for_unknown(const json_t *cr, struct tfjob_annotations *out)
+{
+    static const char *const known[] = {ANNOTATION_EXCLUDE_EVALUATOR, ANNOTATION_ALWAYS_TF_CONFIG,
+        ANNOTATION_RESTART_SCOPE, ANNOTATION_DEAD_NODE, ANNOTATION_TENSORBOARD,
+        ANNOTATION_TENSORBOARD_IMAGE, LABEL_DATA, LABEL_PLACEMENT, ANNOTATION_WAIT_PRELOAD};
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)jget_obj(cr, "metadata.annotations"), key, value) {
+        size_t i = 0;
+        while (i < ARRAY_LEN(known) && strcmp(key, known[i]) != 0)
+            i++;
+        if (i == ARRAY_LEN(known) && strncmp(key, NAME_GROUP "/", sizeof NAME_GROUP) == 0
+            && !*out->bad)
+            snprintf(out->bad, sizeof out->bad,
+                "annotation %.120s has no effect: TFJobs have none of that name; is it misspelt?",
+                key);
+    }
+}
+
 void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out)
 {
     *out = (struct tfjob_annotations){0};
@@ -144,6 +164,7 @@ void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out)
     parse_timeout(cr, out);
     parse_tensorboard(cr, out);
     parse_data(cr, out);
+    look_for_unknown(cr, out);
 }
 
 static void add_once(json_t *names, const char *name)

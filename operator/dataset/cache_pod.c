@@ -236,7 +236,9 @@ static bool evaluate_report(
                    *message = jget_str(m, REPORT_MESSAGE, ""), *url = mount_url(d, m, i);
         if (jget_bool(m, REPORT_READY, true) || !*reason)
             continue;
-        bool named = strstr(message, url) != NULL;
+        cleanup_free char *bare = xstrndup(
+            url, strlen(url) - (*url && url[strlen(url) - 1] == '/'));
+        bool named = strstr(message, bare) != NULL;
         set_problem(
             v, reason, "%s%s%s", named ? "" : url, named ? "" : ": ", *message ? message : reason);
         v->store_problem = true;
@@ -292,6 +294,29 @@ void cache_pod_say_no_claim(const struct dataset *d, size_t mount, char *out, si
         m->mount_point, m->claim, d->ns, mount);
 }
 
+/* Which fields of the Dataset the scheduler's words are about: ", see
+ * spec.cache.worker.tolerations" A client's own place is where its readers are. */
+static const char *say_fields(const json_t *pod, const char *message, char out[192])
+{
+    static const struct {
+        const char *words, *field;
+        bool of_client;
+    } about[] = {
+        {"node affinity/selector", "nodeAffinity (and csi.nodeSelector of the chart)", false},
+        {"untolerated taint", "tolerations", false}, {"Insufficient ", "resources", true}};
+    const char *component = kube_label(pod, LABEL_COMPONENT);
+    size_t len = 0;
+    *out = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(about); i++)
+        if (strstr(message, about[i].words)
+            && (about[i].of_client || strcmp(component, COMPONENT_CLIENT) != 0)) {
+            snprintf(out + len, 192 - len, "%s%s.%s", len ? ", " : ", see spec.cache.",
+                len ? "" : component, about[i].field);
+            len = strlen(out);
+        }
+    return out;
+}
+
 static void evaluate_unscheduled(
     const json_t *pod, const struct dataset *d, struct cache_pod_health *v)
 {
@@ -306,7 +331,9 @@ static void evaluate_unscheduled(
         }
     v->full = strstr(message, "Insufficient cpu") || strstr(message, "Insufficient memory")
         || strstr(message, "Insufficient ephemeral-storage");
-    set_problem(v, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod), message);
+    char fields[192];
+    set_problem(v, "PodUnschedulable", "pod %s cannot be scheduled%s: %s", kube_name(pod),
+        say_fields(pod, message, fields), message);
 }
 
 /* What kubelet does not admit to its node, one that is short of disk, say, it fails at once;

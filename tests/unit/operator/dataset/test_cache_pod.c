@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with a cache pod, as Kubernetes tells it of the pod's containers. */
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/obj.h"
 #include "operator/dataset/cache_pod.h"
 #include "tests/lib/unit.h"
@@ -92,12 +94,56 @@ static void a_finalizer_of_others_is_told(void **state)
     assert_string_equal(v.reason, "");
 }
 
+/* The scheduler says what does not fit; the field that says so is the Dataset's. */
+static void the_scheduler_s_words_name_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *component, *message, *fields;
+    } cases[] = {
+        {COMPONENT_WORKER,
+            "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 node(s) "
+            "had untolerated taint {a: b}.",
+            "cannot be scheduled, see spec.cache.worker.nodeAffinity (and csi.nodeSelector of the "
+            "chart), .tolerations: 0/3"},
+        {COMPONENT_CLIENT,
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match Pod's node "
+            "affinity/selector.",
+            "cannot be scheduled, see spec.cache.client.resources: 0/3"},
+        {COMPONENT_LOADER, "no reason", "cannot be scheduled: no reason"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cleanup_json json_t *pod = json_pack("{s:{s:s, s:{s:s}}, s:{s:[{s:s, s:s, s:s}]}}",
+            "metadata", "name", "p", "labels", LABEL_COMPONENT, cases[i].component, "status",
+            "conditions", "type", "PodScheduled", "status", "False", "message", cases[i].message);
+        struct cache_pod_health v;
+        cache_pod_evaluate(&(struct cache_pod){pod, NULL}, NULL, 0, &v);
+        assert_string_equal(v.reason, "PodUnschedulable");
+        assert_non_null(strstr(v.message, cases[i].fields));
+    }
+}
+
+/* "s3://b/train/" is s3://b/train to the pod that asks it. */
+static void a_url_is_said_once(void **state)
+{
+    (void)state;
+    cleanup_json json_t *pod = json_pack("{s:{s:s}}", "metadata", "name", "p"),
+                        *report = json_pack("{s:[{s:b, s:s, s:s, s:s}]}", REPORT_MOUNTS,
+                            REPORT_READY, 0, REPORT_MOUNT_POINT, "s3://b/train/", REPORT_REASON,
+                            "NotFound", REPORT_MESSAGE, "s3://b/train: NotFound: no such object");
+    struct cache_pod_health v;
+    cache_pod_evaluate(&(struct cache_pod){pod, report}, NULL, 0, &v);
+    assert_string_equal(v.message, "s3://b/train: NotFound: no such object");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ours_is_not_the_first_container),
         cmocka_unit_test(containers_of_others_are_told),
         cmocka_unit_test(a_finalizer_of_others_is_told),
+        cmocka_unit_test(the_scheduler_s_words_name_fields),
+        cmocka_unit_test(a_url_is_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
