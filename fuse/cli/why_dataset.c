@@ -84,14 +84,16 @@ void why_of_dataload(const json_t *load, struct why *w)
 {
     const json_t *conditions = jget_arr(load, "status.conditions");
     bool complete = cond_is_true(conditions, DATALOAD_COND_COMPLETE),
-         failed = cond_is_true(conditions, DATALOAD_COND_FAILED);
+         failed = cond_is_true(conditions, DATALOAD_COND_FAILED),
+         by_schedule = !failed && cond_is_true(conditions, DATALOAD_COND_READY);
     const char *type = failed ? DATALOAD_COND_FAILED : DATALOAD_COND_COMPLETE;
     cleanup_free char *line = one_line(cond_message(conditions, type));
-    w->rank = complete ? WHY_FINE : failed ? WHY_FAILS : WHY_WAITS;
+    w->rank = complete || by_schedule ? WHY_FINE : failed ? WHY_FAILS : WHY_WAITS;
     w->sentence = xasprintf("dataload %s %s%s%s%s%s", kube_name(load),
-        complete     ? "is complete"
-            : failed ? "has failed"
-                     : "is not complete",
+        complete          ? "is complete"
+            : failed      ? "has failed"
+            : by_schedule ? "goes by its schedule"
+                          : "is not complete",
         *line ? ": " : "", *line && !complete ? cond_reason(conditions, type) : "",
         *line && !complete ? ": " : "", line);
     w->next = complete
