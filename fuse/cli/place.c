@@ -66,7 +66,7 @@ struct place_relay {
 static int relay_entry(void *user, const struct store_entry *entry)
 {
     struct place_relay *r = user;
-    struct place_entry out = {.name = entry->name, .st = entry->st};
+    struct place_entry out = {.name = entry->name, .st = entry->st, .other = entry->st.is_link};
     r->stop = r->fn(r->user, &out) != 0;
     return r->stop;
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* The directory that is to get a name. */
@@ -147,7 +148,7 @@ int files_create(
             files_open_resent(fs, n->ino);
         rc = create_opened(fs, n->ino, flags, e);
     } else if (rc && err_errno(e) == EEXIST && !exclusive && inodes_find(ix, w->dir, w->name, n)
-        && !(n->flags & INODE_DIR)) {
+        && S_ISREG(n->mode)) {
         if (w->resent)
             files_open_resent(fs, n->ino);
         rc = files_open(fs, n->ino, flags, &backing, e);
@@ -163,6 +164,75 @@ int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, str
         return 0;
     *n = (struct inode){.ino = w->dir};
     return -1;
+}
+
+/* Is the name a link to that target in the store? -1: it cannot be told. */
+static int is_link_to(
+    struct store *store, const char *path, const char *target, struct store_stat *st, struct err *e)
+{
+    char now[STORE_LINK_MAX];
+    size_t len = strlen(target);
+    if (store_stat_path(store, path, st, e) || store_ask(store, path, st, e))
+        return -1;
+    if (!st->is_link || st->size != len || len > sizeof now)
+        return 0;
+    return store_read(store, path, st->version, 0, len, now, NULL, e)
+        ? -1
+        : memcmp(now, target, len) == 0;
+}
+
+/* A link has no mark: that the process before us made it shows by its target. */
+static int make_link(
+    struct files *fs, const struct new_name *w, const char *target, struct inode *n, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct inode d;
+    struct store *store;
+    struct store_stat st;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    if (parent_of(fs, w, "symlink", &d, e))
+        return -1;
+    bool known = inodes_find(c->inodes, w->dir, w->name, n);
+    if (known && (!w->resent || !S_ISLNK(n->mode)))
+        return err_sys(e, EEXIST, "symlink %s", w->name);
+    if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e)
+        || store_check_hidden(store, path, e) || dir_move_settle(fs, mount, path, e))
+        return -1;
+    int same = w->resent ? is_link_to(store, path, target, &st, e) : 0;
+    if (same < 0 && e->cls != ERR_NOTFOUND)
+        return -1;
+    if (same <= 0 && store_symlink(store, path, target, &st, e)) {
+        if (e->cls != ERR_CONFLICT)
+            return -1;
+        if (!known) /* it has a name that the index does not know */
+            inodes_unlist(c->inodes, w->dir);
+        return err_sys(e, EEXIST, "symlink %s", w->name);
+    }
+    if (known) /* made by the process before us */
+        return 0;
+    struct inode like = new_inode(w, mount);
+    like.mode = S_IFLNK | 0777;
+    like.size = strlen(target);
+    like.mtime_ns = st.mtime_ns ? st.mtime_ns : like.mtime_ns;
+    memcpy(like.version, st.version, sizeof like.version);
+    if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
+        return -1;
+    inodes_set(c->inodes, n->ino, INODES_VERSION, &like, 0, 0);
+    inodes_get(c->inodes, n->ino, n);
+    files_dir_changed(fs, w->dir);
+    return 0;
+}
+
+int files_symlink(
+    struct files *fs, const struct new_name *w, const char *target, struct inode *n, struct err *e)
+{
+    struct inodes *ix = files_config(fs)->inodes;
+    files_will_block(fs);
+    inodes_change(ix, w->dir, w->name);
+    int rc = make_link(fs, w, target, n, e);
+    inodes_change_end(ix, w->dir, w->name);
+    return rc;
 }
 
 static int make_dir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)

@@ -21,6 +21,9 @@ int files_create(
     struct files *fs, const struct new_name *w, int flags, struct inode *n, struct err *e);
 /* An empty file, in the store when this returns. *n: what it is about, also if it fails. */
 int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, struct err *e);
+/* A symbolic link, in the store when this returns. EEXIST, EOPNOTSUPP. */
+int files_symlink(
+    struct files *fs, const struct new_name *w, const char *target, struct inode *n, struct err *e);
 int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
 
@@ -179,6 +180,8 @@ int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, stru
     *backing = 0;
     if (write ? tree_revalidate(c->tree, ino, &n, e) : tree_refresh(c->tree, ino, &n, e))
         return -1;
+    if (S_ISLNK(n.mode)) /* the kernel follows links by itself */
+        return err_sys(e, ELOOP, "open a symbolic link");
     if (write && !tree_writable(c->tree, n.mount))
         return err_sys(e, EROFS, "open for writing");
     if (write)

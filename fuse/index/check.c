@@ -42,7 +42,7 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
             && r->flags == (INODE_USED | INODE_UNLINKED | INODE_DROPPED);
     if (r->mount != INODE_NO_MOUNT && r->mount >= index_nslots(ix))
         return false;
-    if (!S_ISDIR(r->mode) != !dir || (!dir && !S_ISREG(r->mode)))
+    if (!S_ISDIR(r->mode) != !dir || (!dir && !S_ISREG(r->mode) && !S_ISLNK(r->mode)))
         return false;
     if (!dir && !index_version_ok(r))
         return false;

@@ -54,6 +54,9 @@ enum inode_flag {
     /* An open or a close was sent again by the kernel, to a process that cannot know whether the
      * one before it had counted it: fewer may be open than .opens. */
     INODE_MISCOUNTED = 8192,
+    /* A file that may be a link, see store_ask(): the kernel is not told of it before that is
+     * known. */
+    INODE_UNASKED = 16384,
 };
 
 /* A copy of a record. */
@@ -62,7 +65,7 @@ struct inode {
     uint64_t cookie; /* its place among its siblings, see inodes_children */
     uint64_t size;   /* bytes */
     int64_t mtime_ns;
-    uint32_t mode, uid, gid; /* mode with the type */
+    uint32_t mode, uid, gid; /* mode with the type: S_IFDIR, S_IFREG or S_IFLNK */
     unsigned flags;          /* enum inode_flag */
     unsigned mount;          /* index of the mount it belongs to, INODE_NO_MOUNT */
     unsigned opens;          /* open file handles in the kernel */
@@ -134,7 +137,8 @@ enum inodes_change inodes_evaluate(
  * meanwhile nothing that a store says of it counts. */
 void inodes_change(struct inodes *ix, uint64_t dir, const char *name);
 void inodes_change_end(struct inodes *ix, uint64_t dir, const char *name);
-/* What a store says about a name. Never touches what is dirty, local or a mount. What is outdated,
+/* What a store says about a name; what it leaves unasked is no change where the version is known.
+ * Never touches what is dirty, local or a mount. What is outdated,
  * too, fills *out with what is known; .ino 0: nothing. */
 int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st,
     uint64_t asked, uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e);

@@ -6,6 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static uint16_t new_mode(const struct inodes *ix, const struct store_stat *st)
+{
+    return (uint16_t)(st->is_dir ? S_IFDIR | ix->conf.dir_mode
+            : st->is_link        ? S_IFLNK | 0777
+                                 : S_IFREG | ix->conf.file_mode);
+}
+
 static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
     const struct store_stat *st, uint32_t now_s, struct err *e)
 {
@@ -15,7 +22,7 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
     r->parent = dir;
     r->uid = ix->conf.uid;
     r->gid = ix->conf.gid;
-    r->mode = (uint16_t)(st->is_dir ? S_IFDIR | ix->conf.dir_mode : S_IFREG | ix->conf.file_mode);
+    r->mode = new_mode(ix, st);
     r->mtime_ns = st->mtime_ns;
     r->synced = now_s;
     r->mount = ix->recs[dir].mount;
@@ -28,7 +35,13 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
             return NULL;
         }
     }
-    return index_rec_add(ix, r, st->is_dir ? INODE_DIR : 0, e) ? NULL : r;
+    return index_rec_add(ix, r,
+               st->is_dir        ? INODE_DIR
+                   : st->unasked ? INODE_UNASKED
+                                 : 0,
+               e)
+        ? NULL
+        : r;
 }
 
 /* Another record for the name. Who is killed in the middle leaves a directory that has to be asked
@@ -54,6 +67,8 @@ static bool put_same(const struct inodes *ix, const struct rec *r, const struct 
         return false;
     if (st->is_dir)
         return true;
+    if (st->is_link && !S_ISLNK(r->mode))
+        return false;
     char version[STORE_VERSION_MAX];
     index_version_get(ix, r, version);
     return r->size == st->size && strcmp(version, st->version) == 0;
@@ -73,6 +88,8 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
         r->synced = now_s;
         if (!(r->flags & INODE_ATTR) && st->mtime_ns)
             r->mtime_ns = st->mtime_ns;
+        if (!st->unasked)
+            index_rec_flags(ix, r, 0, INODE_UNASKED);
     } else if (r && !(r->flags & INODE_DIR) && !st->is_dir
         && (!index_rec_current(ix, r) || (!r->nlookup && !r->opens)) && !index_is_held(ix, i)) {
         struct rec now = *r;
@@ -81,7 +98,11 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
         /* what is left of the old version must not be taken for the new one's */
         now.generation++;
         now.backing = 0;
-        now.flags &= (uint16_t) ~(INODE_PASSTHROUGH | INODE_MISCOUNTED);
+        now.flags &= (uint16_t) ~(INODE_PASSTHROUGH | INODE_MISCOUNTED | INODE_UNASKED);
+        if (st->unasked)
+            now.flags |= INODE_UNASKED;
+        if (S_ISLNK(r->mode) != st->is_link)
+            now.mode = new_mode(ix, st);
         now.size = st->size;
         now.mtime_ns = st->mtime_ns;
         now.synced = now_s;

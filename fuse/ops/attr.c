@@ -2,6 +2,7 @@
 /* Requests about names that are looked up, attributes and the file system. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/file/link.h"
 #include "fuse/file/setattr.h"
 #include "fuse/file/stage_room.h"
 #include "fuse/session/loop.h"
@@ -133,8 +134,13 @@ void op_setattr(
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-    (void)ino;
-    fuse_reply_err(req, EINVAL);
+    char target[STORE_LINK_MAX + 1];
+    struct err e = ERR_INIT;
+    loop_will_block();
+    if (files_readlink(ops_fs(req)->files, ino, target, &e))
+        ops_fail(req, ino, "readlink", &e);
+    else
+        fuse_reply_readlink(req, target);
 }
 
 void op_statfs(fuse_req_t req, fuse_ino_t ino)

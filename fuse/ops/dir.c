@@ -21,6 +21,9 @@ struct dir_reply {
     bool full;
 };
 
+/* 0: of what type it is has to be asked for (DT_UNKNOWN). */
+static mode_t told_mode(const struct inode *n) { return n->flags & INODE_UNASKED ? 0 : n->mode; }
+
 static int dir_add(
     struct dir_reply *r, const char *name, const struct inode *n, uint64_t cookie, bool entry)
 {
@@ -28,6 +31,7 @@ static int dir_add(
     if (r->plus) {
         struct fuse_entry_param p;
         ops_fill_entry(r->fs, n, &p);
+        p.attr.st_mode = told_mode(n);
         if (!entry)
             p.ino = 0; /* a name and its type, not counted as known */
         need = fuse_add_direntry_plus(
@@ -35,6 +39,7 @@ static int dir_add(
     } else {
         struct stat st;
         ops_attr(r->fs, n, &st);
+        st.st_mode = told_mode(n);
         need = fuse_add_direntry(
             r->req, r->buf + r->used, r->size - r->used, name, &st, (off_t)cookie);
     }
@@ -51,7 +56,8 @@ static int dir_add_child(void *user, const char *name, const struct inode *child
 {
     struct dir_reply *r = user;
     /* programs that go through a tree open each directory */
-    bool entry = r->plus && (r->files || (child->flags & INODE_DIR));
+    bool entry = r->plus && (r->files || (child->flags & INODE_DIR))
+        && !(child->flags & INODE_UNASKED);
     int rc = dir_add(r, name, child, cookie, entry);
     return rc ? rc : entry ? 0 : -1;
 }

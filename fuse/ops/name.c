@@ -13,10 +13,13 @@
 
 void op_symlink(fuse_req_t req, const char *link, fuse_ino_t dir, const char *name)
 {
-    (void)link;
-    (void)dir;
-    (void)name;
-    fuse_reply_err(req, EOPNOTSUPP); /* stores know no links */
+    struct err e = ERR_INIT;
+    struct inode n;
+    const struct new_name w = ops_new_name(req, dir, name, 0);
+    if (files_symlink(ops_fs(req)->files, &w, link, &n, &e))
+        ops_fail(req, dir, "symlink", &e);
+    else
+        ops_entry(req, &n);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)

@@ -16,7 +16,7 @@ static void op_init(void *user, struct fuse_conn_info *conn)
     conn->want |= conn->capable
         & (unsigned)(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS
             | FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO
-            | FUSE_CAP_EXPORT_SUPPORT);
+            | FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_CACHE_SYMLINKS);
 }
 
 /* flock, fcntl locks, access and copy_file_range are left out: the kernel does them, or their

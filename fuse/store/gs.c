@@ -38,6 +38,7 @@ static const struct store_option gs_options[] = {
     {"checksum", STORE_OPTION_STRING, {0}, {0},
         .help =
             "CRC32C: sent with what is written, and compared with what is read whole; default: none"},
+    {S3_OPTION_S3FS, STORE_OPTION_BOOL, {0}, {0}, .help = S3_OPTION_S3FS_HELP},
     {"ca-cert", STORE_OPTION_CERTS, {0}, {0},
         .help = "certificates to trust instead of the system's, as PEM text"},
     {"tls-verify", STORE_OPTION_BOOL, {0}, {0},

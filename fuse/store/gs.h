@@ -11,6 +11,7 @@
 /* -- words (gs_words.c), pure ------------------------------------------------------------------ */
 
 #define GS_MARK_HEADER "x-goog-meta-millrace-upload"
+#define GS_MODE_HEADER "x-goog-meta-mode"
 
 /* A header line of S3's as Google has it; caller frees; NULL: it has none such. */
 char *gs_line(const char *line);

@@ -138,6 +138,8 @@ struct store_ops {
     /* NULL: it has no server. Several servers: with blanks between */
     void (*contact)(void *impl, char **server, char **who);
     int (*stat_path)(void *impl, const char *path, struct store_stat *st, struct err *e);
+    /* NULL: nothing is ever left unasked */
+    int (*ask)(void *impl, const char *path, struct store_stat *st, struct err *e);
     int (*list)(
         void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
     int (*list_tree)(
@@ -149,6 +151,9 @@ struct store_ops {
         void *user, const atomic_bool *cancel, struct err *e);
     int (*put)(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
         struct err *e);
+    /* NULL: there are none */
+    int (*symlink)(
+        void *impl, const char *path, const char *target, struct store_stat *st, struct err *e);
     int (*remove)(void *impl, const char *path, struct err *e);
     /* NULL: the version is looked at just before */
     int (*remove_version)(void *impl, const char *path, const char *expect, struct err *e);

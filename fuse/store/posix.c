@@ -41,6 +41,7 @@ enum posix_op {
     OP_LIST_END,
     OP_READ,
     OP_PUT,
+    OP_SYMLINK,
     OP_REMOVE,
     OP_MKDIR,
     OP_RMDIR,
@@ -121,6 +122,8 @@ static int perform(struct posix_call *c)
         return posix_dir_put(&c->dir, c->path,
             &(struct store_put){.fd = c->fd, .len = c->len, .expect = c->version, .mark = c->mark},
             c->cancel, &c->st, &c->e);
+    case OP_SYMLINK:
+        return posix_dir_symlink(&c->dir, c->path, c->to, &c->st, &c->e);
     case OP_REMOVE:
         return posix_dir_remove(&c->dir, c->path, &c->e);
     case OP_MKDIR:
@@ -164,7 +167,8 @@ static void posix_call_drop(struct timed_job *job)
 
 static bool is_change(enum posix_op op)
 {
-    return op == OP_PUT || op == OP_REMOVE || op == OP_MKDIR || op == OP_RMDIR || op == OP_RENAME;
+    return op == OP_PUT || op == OP_SYMLINK || op == OP_REMOVE || op == OP_MKDIR || op == OP_RMDIR
+        || op == OP_RENAME;
 }
 
 /* A copy that needs nothing of the caller's. Takes .walk over in any case. */
@@ -374,6 +378,16 @@ static int posix_put(
     return rc;
 }
 
+static int posix_symlink(
+    void *impl, const char *path, const char *target, struct store_stat *st, struct err *e)
+{
+    struct posix *s = impl;
+    struct posix_call c = CALL(s, OP_SYMLINK, path, .to = target);
+    int rc = posix_do(s, &c, e);
+    *st = c.st;
+    return rc;
+}
+
 static int posix_change(struct posix *s, enum posix_op op, const char *path, struct err *e)
 {
     struct posix_call c = CALL(s, op, path);
@@ -421,6 +435,7 @@ const struct store_ops store_posix = {
     .list_tree = posix_list_tree,
     .read = posix_read,
     .put = posix_put,
+    .symlink = posix_symlink,
     .remove = posix_remove,
     .mkdir = posix_mkdir,
     .rmdir = posix_rmdir,

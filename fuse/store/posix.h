@@ -3,8 +3,9 @@
  * posix_walk.c, posix_change.c), which take as long as its file system does, and the store that
  * makes them, on threads of their own where that may be for ever (posix.c). Nothing outside of the
  * directory can be reached, whatever links lie in it: every name is resolved by
- * openat2(RESOLVE_BENEATH) from the directory's own descriptor. Links that stay inside work, others
- * do not exist. */
+ * openat2(RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS) from the directory's own descriptor. A symbolic
+ * link is a name like a file's, whose content is its target: whoever reads it follows it, never we.
+ */
 #ifndef MILLRACE_FUSE_STORE_POSIX_H
 #define MILLRACE_FUSE_STORE_POSIX_H
 
@@ -42,7 +43,7 @@ void posix_stat_of(const struct stat *st, struct store_stat *out);
  * was set back is seen when the file is looked at again; but chmod and new hard links change it,
  * too, and who has the file open for reading or writing is not to fail for those. */
 bool posix_same_content(const char *version, const char *other);
-/* A file or a directory; sockets, devices and pipes do not exist. */
+/* A file, a directory or a link; sockets, devices and pipes do not exist. */
 bool posix_is_shown(const struct stat *st);
 
 /* -- calls: as the functions of struct store_ops (posix_dir.c, posix_change.c) ---------------- */
@@ -55,6 +56,8 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
 /* Does not appear any more once *cancel (or NULL) is set. */
 int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e);
+int posix_dir_symlink(const struct posix_dir *s, const char *path, const char *target,
+    struct store_stat *out, struct err *e);
 int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_mkdir(const struct posix_dir *s, const char *path, uint64_t mark, struct err *e);
 int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e);

@@ -87,42 +87,6 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
     return 0;
 }
 
-/* Of a link that path names: the path of the file that it leads to; else path itself. NULL: it
- * leads to nothing, or out of the directory, and is replaced. Caller frees. */
-static char *resolve(const struct posix_dir *s, const char *path)
-{
-    char self[32], root_name[PATH_MAX + 1], name[PATH_MAX + 1];
-    struct err none = ERR_INIT;
-    struct stat st;
-    cleanup_fd int root = posix_open_root(s, &none);
-    cleanup_fd int fd = root < 0 ? -1 : posix_open_beneath(root, path, O_PATH);
-    if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return NULL;
-    snprintf(self, sizeof self, "/proc/self/fd/%d", root);
-    ssize_t above = readlink(self, root_name, sizeof root_name - 1);
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    ssize_t len = readlink(self, name, sizeof name - 1);
-    if (above == 1) /* "/" */
-        above = 0;
-    if (above < 0 || len <= above + 1 || strncmp(root_name, name, (size_t)above) != 0
-        || name[above] != '/')
-        return NULL;
-    return xstrndup(name + above + 1, (size_t)(len - above - 1));
-}
-
-/* As open_parent(), of the file that is to be replaced: where name is a link, what it leads to. */
-static int open_replaced(
-    const struct posix_dir *s, const char *path, char **resolved, const char **name, struct err *e)
-{
-    struct stat st;
-    int dir = open_parent(s, path, name, e);
-    if (dir < 0 || fstatat(dir, *name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISLNK(st.st_mode)
-        || !(*resolved = resolve(s, path)))
-        return dir;
-    close(dir);
-    return open_parent(s, *resolved, name, e);
-}
-
 /* A file that replaces another one is as open to others as that was. Whose it was only root can
  * keep. */
 static int keep_mode(int fd, int dir, const char *name)
@@ -191,7 +155,7 @@ static bool is_version(int dir, const char *name, const char *expect)
 {
     struct stat st;
     struct store_stat now;
-    if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode))
         return false;
     posix_stat_of(&st, &now);
     return posix_same_content(now.version, expect);
@@ -253,8 +217,7 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
 {
     const char *name;
     char temp[64];
-    cleanup_free char *resolved = NULL;
-    cleanup_fd int dir = open_replaced(s, path, &resolved, &name, e);
+    cleanup_fd int dir = open_parent(s, path, &name, e);
     if (dir < 0)
         return -1;
     cleanup_fd int to = create_temp(dir, temp);
@@ -281,6 +244,25 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
     }
     flock(dir, LOCK_UN);
     if (fstat(to, &st)) /* after its last change: that of its name */
+        return posix_fail(s, errno, path, "stat", e);
+    if (fsync(dir) && errno != EINVAL)
+        return posix_fail(s, errno, path, "sync the directory", e);
+    posix_stat_of(&st, out);
+    return 0;
+}
+
+int posix_dir_symlink(const struct posix_dir *s, const char *path, const char *target,
+    struct store_stat *out, struct err *e)
+{
+    const char *name;
+    struct stat st;
+    cleanup_fd int dir = open_parent(s, path, &name, e);
+    if (dir < 0)
+        return -1;
+    if (symlinkat(target, dir, name))
+        return errno == EEXIST ? fail_expected(s, path, "", e)
+                               : posix_fail(s, errno, path, "make a symbolic link", e);
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
         return posix_fail(s, errno, path, "stat", e);
     if (fsync(dir) && errno != EINVAL)
         return posix_fail(s, errno, path, "sync the directory", e);

@@ -24,9 +24,9 @@ int posix_fail(
 {
     char text[128];
     cleanup_free char *what = *path ? xasprintf("%s/%s", s->url, path) : xstrdup(s->url);
-    if (errnum == EXDEV || errnum == ELOOP) /* a link that leads out of the directory */
-        return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, what,
-            ": a symbolic link in it leads out of %s", s->dir);
+    if (errnum == ELOOP) /* by another one since it was looked up */
+        return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, what,
+            ": a symbolic link is in its place, or on the way to it");
     enum err_class cls = err_class_of_errno(errnum);
     enum reason reason = cls == ERR_NOTFOUND   ? REASON_NOT_FOUND
         : cls == ERR_DENIED && errnum != EROFS ? REASON_ACCESS_DENIED
@@ -38,7 +38,7 @@ int posix_fail(
 int posix_open_beneath(int root, const char *path, uint64_t flags)
 {
     struct open_how how = {
-        .flags = flags | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+        .flags = flags | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
     long fd;
     do {
         fd = syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
@@ -69,7 +69,7 @@ int posix_open_path(
 
 void posix_stat_of(const struct stat *st, struct store_stat *out)
 {
-    *out = (struct store_stat){.is_dir = S_ISDIR(st->st_mode)};
+    *out = (struct store_stat){.is_dir = S_ISDIR(st->st_mode), .is_link = S_ISLNK(st->st_mode)};
     out->mtime_ns = clock_of_timespec(st->st_mtim);
     if (out->is_dir)
         return;
@@ -94,19 +94,22 @@ bool posix_same_content(const char *version, const char *other)
     return len == posix_content_len(other) && memcmp(version, other, len) == 0;
 }
 
-bool posix_is_shown(const struct stat *st) { return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode); }
+bool posix_is_shown(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode) || S_ISLNK(st->st_mode);
+}
 
 int posix_dir_stat(
     const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e)
 {
-    cleanup_fd int fd = posix_open_path(s, path, O_PATH, "stat", e);
+    cleanup_fd int fd = posix_open_path(s, path, O_PATH | O_NOFOLLOW, "stat", e);
     struct stat st;
     if (fd < 0)
         return -1;
     if (fstat(fd, &st))
         return posix_fail(s, errno, path, "stat", e);
     if (!posix_is_shown(&st))
-        return posix_fail(s, ENOENT, path, "it is neither a file nor a directory", e);
+        return posix_fail(s, ENOENT, path, "it is no file, directory or link", e);
     posix_stat_of(&st, out);
     return 0;
 }
@@ -195,7 +198,7 @@ static int check_version(const struct posix_dir *s, int fd, const char *path, co
     struct store_stat now;
     if (fstat(fd, st))
         return posix_fail(s, errno, path, "stat", e);
-    if (!S_ISREG(st->st_mode))
+    if (!S_ISREG(st->st_mode) && !S_ISLNK(st->st_mode))
         return posix_fail(s, S_ISDIR(st->st_mode) ? EISDIR : ENOENT, path, "read", e);
     posix_stat_of(st, &now);
     if (!*version || posix_same_content(version, now.version))
@@ -205,14 +208,49 @@ static int check_version(const struct posix_dir *s, int fd, const char *path, co
         ": the file has changed (version %s, was %s)", now.version, version);
 }
 
+static int fail_end(
+    const struct posix_dir *s, const char *path, uint64_t want, uint64_t size, struct err *e)
+{
+    cleanup_free char *what = xasprintf("%s/%s", s->url, path);
+    return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, what,
+        ": read up to %llu, but the file ends at %llu", (unsigned long long)want,
+        (unsigned long long)size);
+}
+
+/* The target, which never changes: a link with another one is another inode. */
+static int read_link(const struct posix_dir *s, const char *path, const char *version, uint64_t off,
+    size_t len, sink_fn sink, void *user, struct err *e)
+{
+    char target[STORE_LINK_MAX + 1];
+    struct stat st;
+    cleanup_fd int fd = posix_open_path(s, path, O_PATH | O_NOFOLLOW, "open", e);
+    if (fd < 0 || check_version(s, fd, path, version, &st, e))
+        return -1;
+    ssize_t n = readlinkat(fd, "", target, sizeof target);
+    if (n < 0)
+        return posix_fail(s, errno, path, "read", e);
+    if ((uint64_t)n < off + len)
+        return fail_end(s, path, off + len, (uint64_t)n, e);
+    return sink(user, target + off, len)
+        ? store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, s->url, ": cancelled")
+        : 0;
+}
+
 int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off,
     size_t len, sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     cleanup_free char *piece = xmalloc(MIN(len, (size_t)PIECE));
-    cleanup_fd int fd = posix_open_path(s, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "open", e);
+    cleanup_fd int root = posix_open_root(s, e);
+    if (root < 0)
+        return -1;
+    cleanup_fd int fd = posix_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     struct store_stat before;
-    if (fd < 0 || check_version(s, fd, path, version, &st, e))
+    if (fd < 0 && errno == ELOOP)
+        return read_link(s, path, version, off, len, sink, user, e);
+    if (fd < 0)
+        return posix_fail(s, errno, path, "open", e);
+    if (check_version(s, fd, path, version, &st, e))
         return -1;
     posix_stat_of(&st, &before);
     if (*version)
@@ -225,12 +263,8 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
             continue;
         if (n < 0)
             return posix_fail(s, errno, path, "read", e);
-        if (n == 0) {
-            cleanup_free char *what = xasprintf("%s/%s", s->url, path);
-            return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, what,
-                ": read up to %llu, but the file ends at %llu", (unsigned long long)(off + len),
-                (unsigned long long)before.size);
-        }
+        if (n == 0)
+            return fail_end(s, path, off + len, before.size, e);
         /* written to while we read: the bytes may be of both */
         if (check_version(s, fd, path, before.version, &st, e))
             return -1;

@@ -14,23 +14,6 @@
 
 #define DEPTH_MAX 200u /* of a tree: one descriptor a level */
 
-/* Stats name in the open directory dir; follows links that stay inside. -1: nothing that is
- * posix_is_shown. */
-static int walk_stat(
-    int root, int dir, const char *base, const char *name, struct stat *st, bool *is_link)
-{
-    if (fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW))
-        return -1;
-    *is_link = S_ISLNK(st->st_mode);
-    if (*is_link) {
-        cleanup_free char *path = *base ? xasprintf("%s/%s", base, name) : xstrdup(name);
-        cleanup_fd int fd = posix_open_beneath(root, path, O_PATH);
-        if (fd < 0 || fstat(fd, st))
-            return -1;
-    }
-    return posix_is_shown(st) ? 0 : -1;
-}
-
 struct walk_level {
     DIR *d;
     char *path; /* from the root */
@@ -112,9 +95,8 @@ int posix_walk_next(
             continue;
         }
         struct stat st;
-        bool is_link;
         if (!store_name_ok(de->d_name, strlen(de->d_name)) || posix_is_temp(de->d_name)
-            || walk_stat(w->root, dirfd(l->d), l->path, de->d_name, &st, &is_link))
+            || fstatat(dirfd(l->d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) || !posix_is_shown(&st))
             continue;
         free(w->path);
         w->path = *l->path ? xasprintf("%s/%s", l->path, de->d_name) : xstrdup(de->d_name);
@@ -123,8 +105,7 @@ int posix_walk_next(
             posix_stat_of(&st, &out->st);
             return 1;
         }
-        /* a link to a directory may be a loop */
-        if (!is_link && w->n <= DEPTH_MAX && walk_enter(s, w, w->path, e))
+        if (w->n <= DEPTH_MAX && walk_enter(s, w, w->path, e))
             return -1;
     }
     return 0;

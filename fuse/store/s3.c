@@ -94,6 +94,7 @@ static const struct store_option s3_options[] = {
     {"checksum", STORE_OPTION_STRING, {0}, {0},
         .help =
             "CRC32C or CRC64NVME: sent with what is written, and compared with what is read whole; default: none"},
+    {S3_OPTION_S3FS, STORE_OPTION_BOOL, {0}, {0}, .help = S3_OPTION_S3FS_HELP},
     {"dualstack", STORE_OPTION_BOOL, {"AWS_USE_DUALSTACK_ENDPOINT"}, {0},
         .help = "true: Amazon's servers that have IPv6 addresses, too"},
     {"fips", STORE_OPTION_BOOL, {"AWS_USE_FIPS_ENDPOINT"}, {0},
@@ -112,7 +113,7 @@ int s3_connect(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
     s->http = option_http(p, &s->clear_tokens, e);
-    if (!s->http)
+    if (!s->http || option_is_true(p, S3_OPTION_S3FS, &s->s3fs, e))
         return -1;
     s->cred = s3_cred_new(p, s->http, e);
     return s->cred ? 0 : -1;
@@ -125,6 +126,7 @@ void s3_close(void *impl)
     s3_cred_free(s->cred);
     s3_places_close(s);
     s3_terms_close(&s->terms);
+    s3_notes_fini(&s->notes);
     pace_fini(&s->pace);
     free(s->bucket);
     free(s->prefix);
@@ -136,6 +138,7 @@ struct s3 *s3_new(const struct store_params *p, struct err *e)
     struct s3 *s = xcalloc(1, sizeof *s);
     s->params = *p;
     pace_init(&s->pace, p->max_connections + AHEAD_MAX);
+    s3_notes_init(&s->notes);
     s->single_put_max = 64 * MIB;
     s->part_size = 16 * MIB;
     s->single_copy_max = 1024 * MIB; /* 5 GiB would do, but parts are copied at the same time */
@@ -145,6 +148,7 @@ struct s3 *s3_new(const struct store_params *p, struct err *e)
     if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
         store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url, ": %s; write %s", problem,
             p->kind->url_help);
+        s3_notes_fini(&s->notes);
         pace_fini(&s->pace);
         free(s);
         return NULL;

@@ -51,6 +51,18 @@ struct s3_place {
     char *path_prefix; /* "/bucket" with path style, else "" */
 };
 
+/* Which directories are known to have a note, for a moment: s3_link.c. */
+#define S3_NOTES 16
+struct s3_notes {
+    pthread_mutex_t mu; /* a leaf */
+    struct {
+        char *key;        /* of the note; NULL: none */
+        int64_t until_ns; /* monotonic */
+        bool there;
+    } known[S3_NOTES]; /* mu */
+    unsigned next;     /* mu */
+};
+
 struct s3 {
     struct store_params params;
     struct http *http;
@@ -74,6 +86,8 @@ struct s3 {
     uint64_t single_copy_max, copy_part_size;
     unsigned parallel_parts;
     struct pace pace;
+    struct s3_notes notes;
+    bool s3fs;                 /* others make links, too: any small object may be one */
     atomic_bool unconditional; /* the server refuses requests with conditions */
 };
 
@@ -221,6 +235,36 @@ int s3_rename(void *impl, const char *from, const char *to, const char *expect,
 int s3_copy(void *impl, const char *from, const char *to, const char *expect, struct store_stat *st,
     struct err *e);
 
+/* One request; expect "" leaves a mark on the object. meta: a further header line, or NULL. *etag:
+ * caller frees. */
+int s3_put_single(struct s3 *s, const char *key, const struct store_put *put, const char *meta,
+    char **etag, struct err *e);
+/* Stats what was just written. */
+void s3_stat_written(
+    struct s3 *s, const char *path, const char *etag, uint64_t len, struct store_stat *st);
+
+#define S3_OPTION_S3FS "s3fs"
+#define S3_OPTION_S3FS_HELP                                                                        \
+    "true: s3fs or another client makes symbolic links in the bucket: each small object is asked " \
+    "for whether it is one; default: only in directories in which Millrace made some"
+
+/* -- symbolic links (s3_link.c) -------------------------------------------------------------- */
+
+#define S3_MODE_HEADER "x-amz-meta-mode"
+#define S3_LINKS_NOTE  ".millrace-links" /* beside links: listings show it to us alone */
+void s3_notes_init(struct s3_notes *n);
+void s3_notes_fini(struct s3_notes *n);
+bool s3_note_hides(const char *name);
+void s3_note_forget(struct s3 *s, const char *key); /* the note of that key is gone */
+bool s3_may_be_link(uint64_t size);                 /* an object of so many bytes */
+bool s3_mode_is_link(const char *text);             /* pure: of the header */
+/* An object of that size is about to be copied: if it may be a link, its new directory gets a note.
+ */
+int s3_note_copied(struct s3 *s, const char *from, const char *to, uint64_t size, struct err *e);
+int s3_symlink(
+    void *impl, const char *path, const char *target, struct store_stat *st, struct err *e);
+int s3_ask(void *impl, const char *path, struct store_stat *st, struct err *e);
+
 /* -- conditions (s3_condition.c) ------------------------------------------------------------- */
 
 /* The header that makes a request conditional, caller frees; NULL: expect is NULL, or the server
@@ -261,10 +305,11 @@ int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct 
 uint64_t s3_part_size(uint64_t len, uint64_t wanted);
 
 /* All of struct store_ops but kind and open: of whoever speaks S3, in whatever words. */
-#define S3_OPS                                                                                  \
-    .close = s3_close, .check = s3_check, .contact = s3_contact, .stat_path = s3_stat,          \
-    .list = s3_list, .list_tree = s3_list_tree, .read = s3_read, .read_whole = s3_read_whole,   \
-    .put = s3_put, .remove = s3_remove, .remove_version = s3_remove_version, .mkdir = s3_mkdir, \
+#define S3_OPS                                                                                 \
+    .close = s3_close, .check = s3_check, .contact = s3_contact, .stat_path = s3_stat,         \
+    .ask = s3_ask, .list = s3_list, .list_tree = s3_list_tree, .read = s3_read,                \
+    .read_whole = s3_read_whole, .put = s3_put, .symlink = s3_symlink, .hides = s3_note_hides, \
+    .remove = s3_remove, .remove_version = s3_remove_version, .mkdir = s3_mkdir,               \
     .rmdir = s3_rmdir, .rename = s3_rename, .copy = s3_copy
 
 #endif

@@ -77,3 +77,7 @@ void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STOR
         snprintf(out, STORE_VERSION_MAX, "~%s", hex);
     }
 }
+
+bool s3_note_hides(const char *name) { return strcmp(name, S3_LINKS_NOTE) == 0; }
+
+bool s3_may_be_link(uint64_t size) { return size > 0 && size <= STORE_LINK_MAX; }

@@ -85,6 +85,12 @@ static void item_stat(const struct s3_item *item, struct store_stat *st)
         s3_version(item->etag, item->size, item->mtime_ns, st->version);
 }
 
+/* Whether a small one is a link is not told, but where nobody makes such. */
+static void leave_unasked(struct store_stat *st, bool links)
+{
+    st->unasked = links && !st->is_dir && s3_may_be_link(st->size);
+}
+
 /* A listing that begins at the key tells more than HEAD: whether there is also a directory of that
  * name (it wins), the time with all its digits, and, if it is refused, why. */
 int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
@@ -107,6 +113,7 @@ int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
         if (!item->is_prefix && strcmp(item->key, key) == 0) {
             file = true;
             item_stat(item, st);
+            leave_unasked(st, true);
         }
         is_dir |= strcmp(item->key, dir) == 0;
         past |= strcmp(item->key, dir) > 0;
@@ -132,6 +139,22 @@ static bool can_be_shown(char *name, bool tree)
     return tree ? *name && store_path_ok(name) : store_name_ok(name, strlen(name));
 }
 
+/* Has this page the note of the directory whose keys begin with prefix? */
+static bool is_noted(const struct s3_page *page, const char *prefix)
+{
+    size_t skip = strlen(prefix);
+    for (size_t i = 0; i < page->n; i++) {
+        const char *key = page->items[i].key;
+        if (key && strncmp(key, prefix, skip) == 0 && s3_note_hides(key + skip))
+            return true;
+    }
+    return false;
+}
+
+/* Between two pages the cursor says whether the note has come, and where the next one begins. */
+#define CURSOR_NOTED 'n'
+#define CURSOR_PLAIN '-'
+
 static int s3_list_page(struct s3 *s, const char *dir, bool tree, char **cursor, store_list_fn fn,
     void *user, struct err *e)
 {
@@ -139,11 +162,12 @@ static int s3_list_page(struct s3 *s, const char *dir, bool tree, char **cursor,
     size_t skip = strlen(prefix);
     struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
     struct s3_page page;
-    if (s3_page(s, prefix, !tree, *cursor, 0, &r, &page, e))
+    bool links = s->s3fs || (*cursor && **cursor == CURSOR_NOTED);
+    if (s3_page(s, prefix, !tree, *cursor ? *cursor + 1 : NULL, 0, &r, &page, e))
         return -1;
+    links |= is_noted(&page, prefix);
     free(*cursor);
-    *cursor = page.next;
-    page.next = NULL;
+    *cursor = page.next ? xasprintf("%c%s", links ? CURSOR_NOTED : CURSOR_PLAIN, page.next) : NULL;
     for (size_t i = 0; i < page.n; i++) {
         struct s3_item *item = &page.items[i];
         if (!item->key || strncmp(item->key, prefix, skip) != 0)
@@ -155,6 +179,9 @@ static int s3_list_page(struct s3 *s, const char *dir, bool tree, char **cursor,
                 continue; /* the marker of a directory: this one, or with a tree one further down */
             name[n - 1] = '\0';
         }
+        const char *slash = strrchr(name, '/');
+        if (s3_note_hides(slash ? slash + 1 : name))
+            continue;
         if (!can_be_shown(name, tree)) {
             if (n)
                 store_left_out(s->params.url, item->key, NAME_OF_NO_FILE);
@@ -162,6 +189,7 @@ static int s3_list_page(struct s3 *s, const char *dir, bool tree, char **cursor,
         }
         struct store_entry entry = {.name = name};
         item_stat(item, &entry.st);
+        leave_unasked(&entry.st, links);
         if (fn(user, &entry))
             break;
     }

@@ -10,68 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NS_PER_MIB NS_PER_S
-
-/* Stats the object that was just written. If another one is there already, tells what is known of
- * ours. */
-static void stat_written(
-    struct s3 *s, const char *path, const char *etag, uint64_t len, struct store_stat *st)
-{
-    struct err ignored = ERR_INIT;
-    char version[STORE_VERSION_MAX];
-    s3_version(etag, len, 0, version);
-    if (s3_stat(s, path, st, &ignored) == 0 && !st->is_dir && st->size == len
-        && (!etag || strcmp(st->version, version) == 0))
-        return;
-    *st = (struct store_stat){.size = len, .mtime_ns = clock_real_ns()};
-    memcpy(st->version, version, sizeof version);
-}
-
 /* -- files ----------------------------------------------------------------------------------- */
-
-/* One request; expect "" leaves a mark on the object, by which it is told from others' when the
- * answer was lost: an empty one has nothing else to be told by. */
-static int put_single(
-    struct s3 *s, const char *key, const struct store_put *put, char **etag, struct err *e)
-{
-    struct s3_call call = {.method = "PUT",
-        .key = key,
-        .body = "",
-        .from_fd = put->len > 0,
-        .fd = put->fd,
-        .fd_len = put->len,
-        .does = S3_MAKES | S3_CONTENT,
-        .await_answer = put->certain,
-        .sums = true};
-    struct retry r = RETRY_INIT(
-        s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, put->cancel);
-    char mark[S3_MARK_LEN];
-    if (s3_mark(put->mark, mark, e))
-        return -1;
-    cleanup_free char *line = xasprintf(S3_MARK_HEADER ": %s", mark);
-    for (;;) {
-        cleanup_free char *condition = s3_condition(s, put->expect);
-        const char *headers[3] = {condition}; /* the other ones are no more than the mark */
-        headers[condition != NULL] = put->mark || (condition && !*put->expect) ? line : NULL;
-        struct s3_outcome out = {0};
-        cleanup_resp struct http_resp resp = {0};
-        call.headers = headers;
-        if (!condition && s3_look(s, key, put->expect, e))
-            return put->mark && s3_is_marked(s, key, mark, etag) ? 0 : -1;
-        if (s3_do(s, &call, &r, &resp, &out, e) == 0) {
-            char value[256];
-            *etag = xstrdup(s3_tag(s, &resp, value, sizeof value));
-            return 0;
-        }
-        if (condition && s3_conflict(s, key, put->expect, &out, e))
-            return s3_is_marked(s, key, mark, etag) ? 0 : -1;
-        if (put->certain && e->sys == ECANCELED
-            && r.attempt) /* an earlier one may have come there */
-            *e = r.cause;
-        if (!condition || !s3_no_conditions(s, &out))
-            return -1;
-    }
-}
 
 int s3_put(
     void *impl, const char *path, const struct store_put *put, struct store_stat *st, struct err *e)
@@ -81,9 +20,9 @@ int s3_put(
     const struct s3_large large = {
         .key = key, .fd = put->fd, .len = put->len, .expect = put->expect, .cancel = put->cancel};
     int rc = put->len > s->single_put_max ? s3_multipart(s, &large, &etag, e)
-                                          : put_single(s, key, put, &etag, e);
+                                          : s3_put_single(s, key, put, NULL, &etag, e);
     if (rc == 0)
-        stat_written(s, path, etag, put->len, st);
+        s3_stat_written(s, path, etag, put->len, st);
     return rc;
 }
 
@@ -134,7 +73,7 @@ int s3_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
     struct s3 *s = impl;
     cleanup_free char *key = xasprintf("%s%s/", s->prefix, path), *etag = NULL;
     const struct store_put marker = {.fd = -1, .expect = "", .mark = mark};
-    if (put_single(s, key, &marker, &etag, e) == 0)
+    if (s3_put_single(s, key, &marker, NULL, &etag, e) == 0)
         return 0;
     if (e->cls != ERR_CONFLICT)
         return -1;
@@ -148,13 +87,16 @@ int s3_rmdir(void *impl, const char *path, struct err *e)
     cleanup_free char *key = xasprintf("%s%s/", s->prefix, path);
     struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
     struct s3_page page;
-    if (s3_page(s, key, false, NULL, 2, &r, &page, e))
+    if (s3_page(s, key, false, NULL, 3, &r, &page, e))
         return -1;
-    bool marker = false, other = false;
+    cleanup_free char *note = xasprintf("%s" S3_LINKS_NOTE, key);
+    bool marker = false, noted = false, other = false;
     for (size_t i = 0; i < page.n; i++) {
-        bool is_marker = page.items[i].key && strcmp(page.items[i].key, key) == 0;
+        bool is_marker = page.items[i].key && strcmp(page.items[i].key, key) == 0,
+             is_note = page.items[i].key && strcmp(page.items[i].key, note) == 0;
         marker |= is_marker;
-        other |= !is_marker;
+        noted |= is_note;
+        other |= !is_marker && !is_note;
     }
     s3_page_free(&page);
     if (other) {
@@ -162,6 +104,9 @@ int s3_rmdir(void *impl, const char *path, struct err *e)
         return store_err(
             e, ERR_EXISTS, ENOTEMPTY, REASON_STORE_ERROR, what, ": the directory is not empty");
     }
+    if (noted && delete_key(s, note, e))
+        return -1;
+    s3_note_forget(s, note);
     return marker ? delete_key(s, key, e) : 0;
 }
 
@@ -221,6 +166,8 @@ static int copy_object(struct s3 *s, const char *from, const char *to, const cha
     }
     if (expect && strcmp(expect, source->version) != 0)
         return s3_fail_expected(s, from_key, expect, e);
+    if (s3_note_copied(s, from_key, to_key, source->size, e))
+        return -1;
     int rc = source->size > s->single_copy_max
         ? s3_multipart(s,
             &(struct s3_large){.key = to_key,
@@ -232,7 +179,7 @@ static int copy_object(struct s3 *s, const char *from, const char *to, const cha
         : copy_single(s, from_key, to_key, source->version, source->size, &etag, e);
     if (rc)
         return -1;
-    stat_written(s, to, etag, source->size, st);
+    s3_stat_written(s, to, etag, source->size, st);
     return 0;
 }
 

@@ -170,6 +170,19 @@ int store_stat_path(struct store *s, const char *path, struct store_stat *st, st
         : breaker_leave(&s->breaker, began, s->ops->stat_path(s->impl, path, st, e), e);
 }
 
+int store_ask(struct store *s, const char *path, struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    int64_t began;
+    if (!st->unasked || !s->ops->ask) {
+        st->unasked = false;
+        return 0;
+    }
+    return require_path(s, path, false, e) || breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(&s->breaker, began, s->ops->ask(s->impl, path, st, e), e);
+}
+
 typedef int (*list_op)(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
 
@@ -307,6 +320,25 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
         return -1;
     *e = (struct err)ERR_INIT;
     return 0;
+}
+
+int store_symlink(
+    struct store *s, const char *path, const char *target, struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    memset(st, 0, sizeof *st);
+    if (require_writable(s, e) || require_path(s, path, false, e))
+        return -1;
+    if (!s->ops->symlink)
+        return store_err(e, ERR_INVALID, EOPNOTSUPP, REASON_STORE_ERROR, s->url,
+            ": this kind of store has no symbolic links");
+    if (!*target || strlen(target) > STORE_LINK_MAX)
+        return store_err(e, ERR_INVALID, *target ? ENAMETOOLONG : ENOENT, REASON_STORE_ERROR,
+            s->url, ": the target of a symbolic link has 1 to %d bytes", STORE_LINK_MAX);
+    int64_t began;
+    return breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(&s->breaker, began, s->ops->symlink(s->impl, path, target, st, e), e);
 }
 
 int store_remove(struct store *s, const char *path, struct err *e)

@@ -24,6 +24,9 @@ struct store; /* opaque */
 
 struct store_stat {
     bool is_dir;
+    bool is_link; /* symbolic; its content, as of a file, is its target */
+    /* a file may be a link all the same, which only store_ask() tells */
+    bool unasked;
     uint64_t size;                   /* bytes; 0 for directories */
     int64_t mtime_ns;                /* since the epoch; 0 unknown */
     char version[STORE_VERSION_MAX]; /* changes whenever the content does; "" for directories */
@@ -124,6 +127,9 @@ bool store_is_silent(const struct store *s);
  * INVALID, RETRY (network, DNS). */
 int store_check(struct store *s, struct err *e);
 int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e);
+/* What a listing or store_stat_path() left unasked of a file: *st is what that said. CONFLICT (sys
+ * ESTALE): the object has another version now; NOTFOUND. */
+int store_ask(struct store *s, const char *path, struct store_stat *st, struct err *e);
 /* One page of the direct children of dir. *cursor NULL starts; on return NULL means the end, else
  * pass it again (owned by the caller, freed by the next call or by free()). */
 int store_list(
@@ -173,7 +179,12 @@ struct store_put {
  * the directory locked (flock) against the other mounts of this machine. */
 int store_put(struct store *s, const char *path, const struct store_put *put, struct store_stat *st,
     struct err *e);
-/* a file; NOTFOUND if absent and the store tells (S3 does not) */
+#define STORE_LINK_MAX 4095 /* bytes of a link's target; there is at least one */
+/* A symbolic link; st is its own. CONFLICT (sys EEXIST): something is there, and nothing has
+ * changed; INVALID (sys EOPNOTSUPP): this kind of store has no links. */
+int store_symlink(
+    struct store *s, const char *path, const char *target, struct store_stat *st, struct err *e);
+/* a file or a link; NOTFOUND if absent and the store tells (S3 does not) */
 int store_remove(struct store *s, const char *path, struct err *e);
 /* Of that version alone. CONFLICT: it is another by now, which stays, or none; or NOTFOUND: none.
  */

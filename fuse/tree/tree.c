@@ -108,7 +108,34 @@ static int lookup_in_store(struct tree *t, uint64_t dir, const char *name, bool 
     return rc;
 }
 
-int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *out, struct err *e)
+/* A file that may be a link. */
+static int ask_type(struct tree *t, uint64_t dir, const char *name, struct inode *n, struct err *e)
+{
+    struct store *store;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    enum inodes_change change;
+    struct store_stat st = {.size = n->size, .mtime_ns = n->mtime_ns, .unasked = true};
+    memcpy(st.version, n->version, sizeof st.version);
+    uint64_t asked = inodes_asked(t->c.inodes);
+    if (t->c.will_block)
+        t->c.will_block();
+    if (tree_where_child(t, dir, name, &store, &mount, path, e))
+        return -1;
+    if (store_ask(store, path, &st, e)) {
+        tree_survives(t, mount, e);
+        return -1;
+    }
+    if (inodes_put(t->c.inodes, dir, name, &st, asked, n->synced_s, n, &change, e))
+        return -1;
+    if (change == INODES_REPLACED)
+        t->c.changed(t->c.user, dir, name);
+    if (change == INODES_BUSY || change == INODES_ASK_AGAIN)
+        clock_sleep_ns(NS_PER_MS); /* as in lookup_in_store() */
+    return n->ino ? 0 : err_sys(e, ENOENT, "%s", name);
+}
+
+static int look_up(struct tree *t, uint64_t dir, const char *name, struct inode *out, struct err *e)
 {
     struct inode d;
     if (strlen(name) > INODE_NAME_MAX)
@@ -144,6 +171,23 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
         && tree_is_fresh(t, d.mount, d.listed_s))
         return err_sys(e, ENOENT, "%s", name);
     return rc;
+}
+
+int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *out, struct err *e)
+{
+    struct inode old;
+    if (look_up(t, dir, name, out, e))
+        return -1;
+    while (out->flags & INODE_UNASKED) {
+        if (ask_type(t, dir, name, out, e) == 0)
+            continue;
+        if (e->cls != ERR_CONFLICT && e->cls != ERR_NOTFOUND)
+            return -1;
+        old = *out; /* it was replaced since it was looked at */
+        if (lookup_in_store(t, dir, name, true, &old, out, e))
+            return -1;
+    }
+    return 0;
 }
 
 int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)

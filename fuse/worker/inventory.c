@@ -23,7 +23,7 @@ static struct lister lister; /* one a process */
 static int count_entry(void *user, const struct store_entry *entry)
 {
     struct lister *l = user;
-    if (!entry->st.is_dir) {
+    if (!entry->st.is_dir && !entry->st.is_link) {
         l->bytes += entry->st.size;
         l->files++;
     }

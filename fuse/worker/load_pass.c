@@ -289,7 +289,7 @@ static int load_listed(void *user, const struct store_entry *entry)
 {
     struct load_listing *li = user;
     listing_answered(li, NULL);
-    if (!entry->st.is_dir)
+    if (!entry->st.is_dir && !entry->st.is_link)
         give_file(
             li, *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
     return atomic_load(&li->l->s->cancel) ? 1 : 0;

@@ -35,6 +35,7 @@ static const struct {
     {"acl", {NULL}, OPTION_TEXT, OPTION_OF_S3},
     {"expected-bucket-owner", {NULL}, OPTION_TEXT, OPTION_OF_S3},
     {"checksum", {NULL}, OPTION_TEXT, OPTION_OF_S3 | OPTION_OF_GS},
+    {"s3fs", {NULL}, OPTION_BOOL, OPTION_OF_S3 | OPTION_OF_GS},
     {"dualstack", {NULL}, OPTION_BOOL, OPTION_OF_S3},
     {"fips", {NULL}, OPTION_BOOL, OPTION_OF_S3},
     {"accelerate", {NULL}, OPTION_BOOL, OPTION_OF_S3},

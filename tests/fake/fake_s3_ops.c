@@ -33,6 +33,15 @@ struct object *object_find(struct fake_s3 *f, const char *key)
     return i < f->n && strcmp(f->objects[i].key, key) == 0 ? &f->objects[i] : NULL;
 }
 
+const char *const fake_meta[FAKE_META] = {"x-amz-meta-millrace-upload", "x-amz-meta-mode",
+    "x-amz-meta-uid", "x-amz-meta-gid", "x-amz-meta-mtime"};
+
+static void take_meta(const struct request *r, struct object *o)
+{
+    for (size_t i = 0; i < FAKE_META; i++)
+        http_head_value(r->h.headers, fake_meta[i], o->meta[i], sizeof o->meta[i]);
+}
+
 struct object *object_put(struct fake_s3 *f, const char *key, const void *data, size_t len)
 {
     struct object *o = object_find(f, key);
@@ -48,7 +57,7 @@ struct object *object_put(struct fake_s3 *f, const char *key, const void *data, 
         *o = (struct object){.key = xstrdup(key)};
     }
     free(o->data);
-    o->mark[0] = '\0';
+    memset(o->meta, 0, sizeof o->meta);
     o->data = xmalloc(len + 1);
     if (len)
         memcpy(o->data, data, len);
@@ -247,8 +256,9 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
         buf_addf(&a->headers, "ETag: %s\r\n", etag);
     buf_addf(
         &a->headers, "Last-Modified: Fri, 02 Jan 2026 %s:04:05 GMT\r\n", f->touched ? "04" : "03");
-    if (*o->mark)
-        buf_addf(&a->headers, "x-amz-meta-millrace-upload: %s\r\n", o->mark);
+    for (size_t i = 0; i < FAKE_META; i++)
+        if (*o->meta[i])
+            buf_addf(&a->headers, "%s: %s\r\n", fake_meta[i], o->meta[i]);
     if (ranged)
         buf_addf(&a->headers, "Content-Range: bytes %llu-%llu/%zu\r\n", first,
             first + (len ? len - 1 : 0), o->len);
@@ -307,7 +317,7 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
         return;
     if (!http_head_value(r->h.headers, "x-amz-copy-source", source, sizeof source)) {
         struct object *o = object_put(f, key, r->body, r->body_len);
-        http_head_value(r->h.headers, "x-amz-meta-millrace-upload", o->mark, sizeof o->mark);
+        take_meta(r, o);
         buf_addf(&a->headers, "ETag: %s\r\n", o->etag);
         return;
     }
@@ -330,9 +340,13 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
     char range[64];
     if (http_head_value(r->h.headers, "x-amz-copy-source-range", range, sizeof range))
         sscanf(range, "bytes=%llu-%llu", &first, &last);
+    char meta[FAKE_META][64];
+    memcpy(meta, from->meta, sizeof meta);
     cleanup_free char *copy = xmalloc((size_t)(last - first + 2));
     memcpy(copy, from->data + first, (size_t)(last - first + 1));
     struct object *o = object_put(f, key, copy, (size_t)(last - first + 1));
+    if (!id)
+        memcpy(o->meta, meta, sizeof meta);
     const char *root = id ? "CopyPartResult" : "CopyObjectResult";
     buf_addf(&a->body, "<%s><ETag>%s</ETag></%s>", root, o->etag, root);
 }
@@ -371,7 +385,7 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
         char name[128];
         snprintf(name, sizeof name, "\001up%u", ++f->serial);
         struct object *up = object_put(f, name, "", 0);
-        http_head_value(r->h.headers, "x-amz-meta-millrace-upload", up->mark, sizeof up->mark);
+        take_meta(r, up);
         f->uploads++;
         buf_addf(&a->body,
             "<InitiateMultipartUploadResult><UploadId>up%u</UploadId></InitiateMultipartUploadResult>",
@@ -401,11 +415,11 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
         }
         buf_add(&whole, o->data, o->len);
     }
-    char mark[64];
-    memcpy(mark, up->mark, sizeof mark);
+    char meta[FAKE_META][64];
+    memcpy(meta, up->meta, sizeof meta);
     end_upload(f, id);
     struct object *o = object_put(f, r->key, buf_str(&whole), whole.len);
-    memcpy(o->mark, mark, sizeof mark);
+    memcpy(o->meta, meta, sizeof meta);
     if (!f->google) {
         o->etag[strlen(o->etag) - 1] = '\0';
         snprintf(o->etag + strlen(o->etag), 16, "-%u\"", parts);

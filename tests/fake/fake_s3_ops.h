@@ -14,12 +14,16 @@
 
 #define FAULT_KINDS 32 /* at most */
 
+/* what of metadata is kept */
+#define FAKE_META 5
+extern const char *const fake_meta[FAKE_META];
+
 struct object {
     char *key; /* of a part: "<upload id>/<number>", apart from the others by its first byte, 1 */
     char *data;
     size_t len;
     char etag[40];
-    char mark[64]; /* x-amz-meta-millrace-upload */
+    char meta[FAKE_META][64]; /* x-amz-meta-…, by fake_meta; "" none */
 };
 
 struct fault {

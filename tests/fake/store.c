@@ -149,6 +149,25 @@ static int fake_check(void *impl, struct err *e)
     return 0;
 }
 
+/* What is told without being asked. */
+static struct store_stat told(const struct fake_store *f, const struct fake_object *o)
+{
+    struct store_stat st = o->st;
+    st.is_link &= !(st.unasked = f->unasked && !st.is_dir);
+    return st;
+}
+
+static int fake_ask(void *impl, const char *path, struct store_stat *st, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_ASK, path, e))
+        return -1;
+    const struct fake_object *o = object_find(f, path);
+    bool same = o && strcmp(o->st.version, st->version) == 0;
+    *st = same ? o->st : *st;
+    return fake_end(f, same ? ERR_NONE : o ? ERR_CONFLICT : ERR_NOTFOUND, 0, path, e);
+}
+
 static int fake_stat_path(void *impl, const char *path, struct store_stat *st, struct err *e)
 {
     struct fake_store *f = impl;
@@ -156,7 +175,7 @@ static int fake_stat_path(void *impl, const char *path, struct store_stat *st, s
         return -1;
     const struct fake_object *o = object_find(f, path);
     if (o)
-        *st = o->st;
+        *st = told(f, o);
     else if (!*path)
         *st = (struct store_stat){.is_dir = true};
     fake_late(f, FAKE_STAT);
@@ -182,7 +201,7 @@ static int fake_give_page(struct fake_store *f, const char *dir, char **cursor, 
         if (!is_below(o->path, dir) || (deep ? o->st.is_dir : strchr(name, '/') != NULL))
             continue;
         left--;
-        page[n++] = (struct fake_object){.path = xstrdup(name), .st = o->st};
+        page[n++] = (struct fake_object){.path = xstrdup(name), .st = told(f, o)};
     }
     if (cls == ERR_NONE && left == 0 && i < f->n)
         *cursor = xasprintf("%zu", i);
@@ -256,6 +275,21 @@ static int fake_put(
     f->lose_answer = false;
     fake_late(f, FAKE_PUT);
     return fake_end(f, lost ? ERR_RETRY : ERR_NONE, lost ? EIO : 0, path, e);
+}
+
+static int fake_symlink(
+    void *impl, const char *path, const char *target, struct store_stat *st, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_SYMLINK, path, e))
+        return -1;
+    if (object_find(f, path))
+        return fake_end(f, ERR_CONFLICT, EEXIST, path, e);
+    *st = *object_write(f, path, target, strlen(target), 0);
+    object_find(f, path)->st.is_link = st->is_link = true;
+    enum err_class cls = f->lose_answer ? ERR_RETRY : ERR_NONE;
+    f->lose_answer = false;
+    return fake_end(f, cls, 0, path, e);
 }
 
 /* expect: NULL: any version, or the one to be removed, as the server compares them. */
@@ -359,7 +393,9 @@ static int fake_copy(void *impl, const char *from, const char *to, const char *e
     const struct fake_object *o = object_find(f, from);
     if (!o || o->st.is_dir || (expect && strcmp(expect, o->st.version) != 0))
         return fake_end(f, o ? ERR_CONFLICT : ERR_NOTFOUND, o ? ESTALE : 0, from, e);
+    bool is_link = o->st.is_link;
     *st = *object_write(f, to, o->data, o->st.size, 0);
+    object_find(f, to)->st.is_link = st->is_link = is_link;
     return fake_end(f, ERR_NONE, 0, from, e);
 }
 
@@ -374,10 +410,12 @@ struct fake_store *fake_store_new(unsigned caps)
         .close = fake_close,
         .check = fake_check,
         .stat_path = fake_stat_path,
+        .ask = fake_ask,
         .list = fake_list,
         .list_tree = fake_list_tree,
         .read = fake_read,
         .put = fake_put,
+        .symlink = fake_symlink,
         .remove = fake_remove,
         .remove_version = fake_remove_version,
         .mkdir = fake_mkdir,
@@ -409,11 +447,22 @@ void fake_store_free(struct fake_store *f)
 
 struct store *fake_store(struct fake_store *f) { return f->store; }
 
-void fake_store_write(struct fake_store *f, const char *path, const char *text)
+static void write_as(struct fake_store *f, const char *path, const char *text, bool is_link)
 {
     pthread_mutex_lock(&f->mu);
     object_write(f, path, text, strlen(text), 0);
+    object_find(f, path)->st.is_link = is_link;
     pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_write(struct fake_store *f, const char *path, const char *text)
+{
+    write_as(f, path, text, false);
+}
+
+void fake_store_link(struct fake_store *f, const char *path, const char *target)
+{
+    write_as(f, path, target, true);
 }
 
 void fake_store_mkdir(struct fake_store *f, const char *path)

@@ -11,7 +11,9 @@ enum fake_call {
     FAKE_STAT,
     FAKE_LIST,
     FAKE_READ,
+    FAKE_ASK,
     FAKE_PUT,
+    FAKE_SYMLINK,
     FAKE_REMOVE,
     FAKE_MKDIR,
     FAKE_RMDIR,
@@ -29,6 +31,7 @@ struct store *fake_store(struct fake_store *f);
 /* The content: as another user of the store changes and sees it. Directories above come by
  * themselves. */
 void fake_store_write(struct fake_store *f, const char *path, const char *text);
+void fake_store_link(struct fake_store *f, const char *path, const char *target);
 void fake_store_mkdir(struct fake_store *f, const char *path);
 void fake_store_delete(struct fake_store *f, const char *path); /* with all that is below */
 bool fake_store_has(struct fake_store *f, const char *path);
@@ -51,6 +54,8 @@ void fake_store_go(struct fake_store *f);
 unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */
 /* From now on a put that was held up, and is told to end meanwhile, does so. */
 void fake_store_heed_cancel(struct fake_store *f);
+/* Its listings and stats do not tell links from files: store_ask() does. */
+void fake_store_leave_unasked(struct fake_store *f);
 /* The times of what is written from now on, since the epoch; 0: unknown to this store. */
 void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns);
 /* Listings come in pages of so many entries; 0: in one. Names must not change in the middle of one.

@@ -27,6 +27,13 @@ void fake_store_heed_cancel(struct fake_store *f)
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_store_leave_unasked(struct fake_store *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->unasked = true;
+    pthread_mutex_unlock(&f->mu);
+}
+
 void fake_store_hold(struct fake_store *f, enum fake_call call)
 {
     pthread_mutex_lock(&f->mu);

@@ -33,6 +33,7 @@ struct fake_store {
     } on[FAKE_CALLS];
     bool lose_answer; /* mu */
     bool heed_cancel; /* mu */
+    bool unasked;     /* mu */
 };
 
 #endif

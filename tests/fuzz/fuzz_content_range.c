@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A header of a server: refused, or a range that is one, and is written the same again but for
- * zeros in front. */
+/* Headers of a server: refused, or a range that is one, and is written the same again but for
+ * zeros in front; or the mode of a link, a number. */
 #include "fuse/store/s3.h"
 
 #include <inttypes.h>
@@ -22,6 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             || !s3_content_range(again, &f, &l, &t) || f != first || l != last || t != total)
             abort();
     }
+    if (s3_mode_is_link(text) && (strspn(text, "0123456789") != strlen(text) || !*text))
+        abort();
     free(text);
     return 0;
 }

@@ -45,7 +45,6 @@ static void test_what_stores_do_not_know(void **state)
     (void)state;
     struct kernel *k = kernel_new(false);
     uint64_t dir = root_of(k, "main");
-    assert_int_equal(ask(k, FUSE_SYMLINK, dir, "", 0, "a", "b", 2), EOPNOTSUPP);
     struct fuse_link_in link = {.oldnodeid = dir};
     assert_int_equal(ask(k, FUSE_LINK, dir, &link, sizeof link, "a", NULL, 0), EOPNOTSUPP);
     struct fuse_mknod_in fifo = {.mode = S_IFIFO | 0600};

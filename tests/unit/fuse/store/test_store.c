@@ -51,7 +51,7 @@ static void urls_and_options(void **state)
             "s3://bucket: InvalidOption: unknown option 'endpiont'; the options are endpoint, region, path-style, access-key-id, "
             "secret-access-key, session-token, role-arn, external-id, role-session-name, sts-endpoint, "
             "anonymous, instance-metadata, profile, server-side-encryption, kms-key-id, sse-customer-key, "
-            "storage-class, requester-pays, acl, expected-bucket-owner, checksum, dualstack, fips, accelerate, ca-cert, tls-verify"},
+            "storage-class, requester-pays, acl, expected-bucket-owner, checksum, s3fs, dualstack, fips, accelerate, ca-cert, tls-verify"},
         {"file:///tmp", "endpoint", "http://h", "InvalidOption",
             "unknown option 'endpoint'; the options are can-hang"},
         {"s3://bucket", "endpoint", "h:9000", "InvalidOption",
