@@ -19,25 +19,38 @@ trainer_site() # DIRECTORY
     /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash "$1"
 }
 
-image_trainer() # OUT.tar
+# trainer_root ROOT PKG…: Python and TensorFlow, and these Debian packages
+trainer_root()
 {
-    local site=$CACHE/trainer/site root
+    local root=$1
+    shift
     "$ROOT/hack/setup" tensorflow
-    root=$(mktemp -d)
-    debian_rootfs "$root" "${TRAINER_DEBS[@]}"
+    debian_rootfs "$root" "${TRAINER_DEBS[@]}" "$@"
     rm -rf "$root"/usr/share/{doc,man,locale,lintian,i18n} "$root"/usr/lib/x86_64-linux-gnu/gconv
     ln -sf python3.11 "$root/usr/bin/python3"
     mkdir -p "$root"/usr/local/{bin,lib/python3.11} "$root"/{app,tmp,proc,sys,dev,etc}
     chmod 1777 "$root/tmp"
-    cp -a --reflink=auto "$site" "$root/usr/local/lib/python3.11/dist-packages"
-    cp "$ROOT/examples/mnist/train.py" "$root/app/"
+    cp -a --reflink=auto "$CACHE/trainer/site" "$root/usr/local/lib/python3.11/dist-packages"
     printf 'root:x:0:0:root:/:/bin/sh\n' >"$root/etc/passwd"
     ln -sf busybox "$root/bin/sh"
+}
+
+# Compiled once here, or else every process compiles it in memory; hash-based, since the image has no useful times.
+trainer_compile() # ROOT
+{
+    chroot "$1" /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
+        /usr/lib/python3.11 /usr/local/lib/python3.11
+}
+
+image_trainer() # OUT.tar
+{
+    local root
+    root=$(mktemp -d)
+    trainer_root "$root"
+    cp "$ROOT/examples/mnist/train.py" "$root/app/"
     printf '#!/usr/bin/python3\nfrom tensorboard.main import run_main\nrun_main()\n' >"$root/usr/local/bin/tensorboard"
     chmod 755 "$root/usr/local/bin/tensorboard"
-    # Compiled once here, or else every process compiles it in memory; hash-based, since the image has no useful times.
-    chroot "$root" /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
-        /usr/lib/python3.11 /usr/local/lib/python3.11
+    trainer_compile "$root"
     image_pack localhost/millrace-trainer:1 "$root" "$1"
     rm -rf "$root"
 }
