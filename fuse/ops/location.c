@@ -52,6 +52,10 @@ static int cached_here(struct fs *fs, const struct inode *n, uint64_t *bytes, st
     return rc;
 }
 
+/* The owner of each chunk is worked out for the asker: a file with holes may be of any size, and
+ * hold up all who wait for a thread. */
+#define LOCATION_MOST (UINT64_C(1) << 43)
+
 int location_json(struct fs *fs, uint64_t ino, struct buf *out, struct err *e)
 {
     char path[INODE_PATH_MAX];
@@ -62,6 +66,8 @@ int location_json(struct fs *fs, uint64_t ino, struct buf *out, struct err *e)
         return err_sys(e, ESTALE, "inode");
     if (S_ISDIR(n.mode))
         return err_sys(e, EISDIR, "the location of a directory");
+    if (n.size > LOCATION_MOST)
+        return err_sys(e, EFBIG, "the location of a file of more than 8 TiB");
     loop_will_block();
     if (cached_here(fs, &n, &cached, e) || file_key(fs->tree, &n, path, &key, e))
         return -1;
