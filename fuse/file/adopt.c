@@ -105,7 +105,8 @@ static int adopt_inode(const struct files_conf *c, uint64_t dir, const char *nam
     /* one of ours without content: who was adopting before us was killed */
     if (found && ((n->flags & INODE_DIR) || ((n->flags & ours) && is_staged(c, n))))
         return err_sys(e, EEXIST, "%s", name);
-    if (found && n->opens) { /* its readers keep what they opened */
+    bool link = found && S_ISLNK(n->mode);
+    if (found && (n->opens || link)) { /* its readers keep what they opened */
         if (inodes_renew(c->inodes, n->ino, e) || !inodes_find(c->inodes, dir, name, n))
             return -1;
     } else if (!found) {
@@ -117,8 +118,9 @@ static int adopt_inode(const struct files_conf *c, uint64_t dir, const char *nam
         if (inodes_create(c->inodes, dir, name, &set, n, e))
             return -1;
     }
-    inodes_set(
-        c->inodes, n->ino, INODES_SIZE | INODES_MTIME | INODES_VERSION, &set, flags, INODE_ATTR);
+    inodes_set(c->inodes, n->ino,
+        INODES_SIZE | INODES_MTIME | INODES_VERSION | (link ? INODES_MODE : 0), &set, flags,
+        INODE_ATTR | INODE_UNASKED);
     return inodes_get(c->inodes, n->ino, n) ? err_sys(e, ESTALE, "%s", name) : 0;
 }
 

@@ -67,7 +67,7 @@ static bool put_same(const struct inodes *ix, const struct rec *r, const struct 
         return false;
     if (st->is_dir)
         return true;
-    if (st->is_link && !S_ISLNK(r->mode))
+    if (!st->unasked && st->is_link != !!S_ISLNK(r->mode))
         return false;
     char version[STORE_VERSION_MAX];
     index_version_get(ix, r, version);

@@ -178,7 +178,7 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
     struct inode old;
     if (look_up(t, dir, name, out, e))
         return -1;
-    while (out->flags & INODE_UNASKED) {
+    while ((out->flags & INODE_UNASKED) && !tree_is_ours(out)) {
         if (ask_type(t, dir, name, out, e) == 0)
             continue;
         if (e->cls != ERR_CONFLICT && e->cls != ERR_NOTFOUND)

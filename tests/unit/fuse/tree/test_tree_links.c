@@ -76,6 +76,25 @@ static void test_another_type(void **state)
     }
 }
 
+/* A name that was listed and not asked for, and under which a file of ours is then: nobody asks. */
+static void test_ours(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(one_mount, false);
+    struct inode n;
+    struct err e = ERR_INIT;
+    fake_store_leave_unasked(x->fake[0]);
+    fake_store_link(x->fake[0], "l", "to");
+    assert_int_equal(tree_fill_all(x->tree, INODE_ROOT, &e), 0);
+    assert_true(inodes_find(x->inodes, INODE_ROOT, "l", &n) && (n.flags & INODE_UNASKED));
+    inodes_set(x->inodes, n.ino, 0, NULL, INODE_STAGED | INODE_DIRTY, 0);
+    fx_age(x, n.ino, 100);
+    assert_int_equal(fx_lookup(x, "l", &n), 0);
+    assert_true(S_ISREG(n.mode));
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_ASK), 0);
+    fx_free(x);
+}
+
 /* Replaced between the look and the question; and a store that does not answer it. */
 static void test_question_fails(void **state)
 {
@@ -106,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_told),
         cmocka_unit_test(test_asked_once),
         cmocka_unit_test(test_another_type),
+        cmocka_unit_test(test_ours),
         cmocka_unit_test(test_question_fails),
     };
     return cmocka_run_group_tests_name("tree_links", tests, NULL, NULL);
