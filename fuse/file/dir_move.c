@@ -122,6 +122,7 @@ static int gather_moved(struct dir_move *m, struct err *e)
         uint64_t dir = m->list[i].ino;
         if (!m->list[i].is_dir)
             continue;
+        inodes_unlist(c->inodes, dir); /* other nodes may have put something there just now */
         if (tree_fill_all(c->tree, dir, e) && e->cls != ERR_NOTFOUND)
             return -1;
         inodes_children(c->inodes, dir, 0, false, gather_child, (void *)&g);

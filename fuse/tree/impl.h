@@ -34,6 +34,10 @@ bool tree_is_fresh_absence(const struct tree *t, unsigned mount, uint32_t when_s
 bool tree_is_ours(const struct inode *n);
 /* Known in full, as far as this inode can have children. Fills *d. */
 bool tree_is_complete(struct tree *t, uint64_t dir, struct inode *d);
+/* The same, as of a second ago where other nodes may write, too, if one page tells it: that is as
+ * cheap as a question for a name. */
+bool tree_is_current(struct tree *t, uint64_t dir, struct inode *d);
+#define TREE_PAGE_ENTRIES 1000 /* that stores tell at a time */
 /* A store failed with e: may what is known be served all the same? Remembers that it failed. */
 bool tree_survives(struct tree *t, unsigned mount, const struct err *e);
 bool tree_store_is_down(const struct tree *t, unsigned mount); /* it failed a moment ago */
@@ -41,8 +45,10 @@ bool tree_store_is_down(const struct tree *t, unsigned mount); /* it failed a mo
 int tree_fail_down(struct tree *t, unsigned mount, const char *name, struct err *e);
 
 /* -- listing.c: directories, page by page -- */
-/* Pages until enough() says so (NULL: never) or the directory is complete. */
-int tree_list_until(struct tree *t, uint64_t dir,
+/* Is it known as the caller needs it? Fills *d. */
+typedef bool tree_done(struct tree *t, uint64_t dir, struct inode *d);
+/* Pages until enough() says so (NULL: never) or the directory is done. */
+int tree_list_until(struct tree *t, uint64_t dir, tree_done *done,
     bool (*enough)(struct tree *t, uint64_t dir, const void *what), const void *what,
     struct err *e);
 /* One page of a directory that is not complete. */

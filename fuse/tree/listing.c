@@ -162,13 +162,11 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
     return 0;
 }
 
-/* Pages until fn says it is enough or the directory is complete. */
-int tree_list_until(struct tree *t, uint64_t dir,
+int tree_list_until(struct tree *t, uint64_t dir, tree_done *done,
     bool (*enough)(struct tree *t, uint64_t dir, const void *what), const void *what, struct err *e)
 {
     struct inode d;
-    if (tree_is_complete(t, dir, &d)
-        || ((d.flags & INODE_LISTED) && tree_store_is_down(t, d.mount)))
+    if (done(t, dir, &d) || ((d.flags & INODE_LISTED) && tree_store_is_down(t, d.mount)))
         return 0;
     struct tree_listing *l = listing_get(t, dir, e);
     if (!l)
@@ -182,7 +180,7 @@ int tree_list_until(struct tree *t, uint64_t dir,
         *e = l->why;
         rc = -1;
     }
-    while (rc == 1 && !tree_is_complete(t, dir, &d)) {
+    while (rc == 1 && !done(t, dir, &d)) {
         rc = listing_next_page(t, l, e);
         if (rc < 0) {
             l->failed_ns = clock_mono_ns();
@@ -226,12 +224,13 @@ int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e)
      * read on. */
     if (cookie && (d.flags & INODE_LISTED))
         return 0;
-    return tree_list_until(t, dir, d.flags & INODE_LISTED ? NULL : has_after, &cookie, e);
+    return tree_list_until(
+        t, dir, tree_is_current, d.flags & INODE_LISTED ? NULL : has_after, &cookie, e);
 }
 
 int tree_fill_all(struct tree *t, uint64_t dir, struct err *e)
 {
-    return tree_list_until(t, dir, NULL, NULL, e);
+    return tree_list_until(t, dir, tree_is_complete, NULL, NULL, e);
 }
 
 /* One page is as cheap as a question for one name, and answers the next ones too. */
@@ -245,7 +244,7 @@ static bool one_page(struct tree *t, uint64_t dir, const void *what)
 
 int tree_list_page(struct tree *t, uint64_t dir, struct err *e)
 {
-    return tree_list_until(t, dir, one_page, NULL, e);
+    return tree_list_until(t, dir, tree_is_complete, one_page, NULL, e);
 }
 
 void tree_free_listings(struct tree *t)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 /* about what stores put into one page: larger directories are not listed again for one name */
-#define PAGE_ENTRIES 1000
 
 struct tree *tree_new(const struct tree_conf *conf, struct err *e)
 {
@@ -150,7 +149,7 @@ static int look_up(struct tree *t, uint64_t dir, const char *name, struct inode 
     if (!(d.flags & INODE_DIR))
         return err_sys(e, ENOTDIR, "directory of %s", name);
     if (!tree_is_complete(t, dir, &d)
-        && (!(d.flags & INODE_LISTED) ? d.nchildren == 0 : d.nchildren <= PAGE_ENTRIES)
+        && (!(d.flags & INODE_LISTED) ? d.nchildren == 0 : d.nchildren <= TREE_PAGE_ENTRIES)
         && tree_list_page(t, dir, e) && e->cls != ERR_NOTFOUND)
         return -1;
     bool known = inodes_find(t->c.inodes, dir, name, out);

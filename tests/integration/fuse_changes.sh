@@ -58,6 +58,15 @@ for kind in posix s3; do
     exec 7<&- 8<&-
     wait_for "the replaced file" eval '[ "$(cat "$MNT/other")" = "quite another" ]'
     wait_for "the removed file being gone" eval '! test -e "$MNT/gone"'
+    # A directory that was made here, and in which another node writes, as Spark's committer has it.
+    mkdir "$MNT/out"
+    [ -z "$(ls "$MNT/out")" ]
+    echo theirs | put out/part-0
+    wait_for "another's file in a directory of ours" eval '[ "$(ls "$MNT/out")" = part-0 ]'
+    echo theirs | put out/part-1
+    mv "$MNT/out" "$MNT/renamed"
+    [ "$(cat "$MNT/renamed/part-0")" = theirs ]
+    wait_for "both files under the new name" eval '[ "$(ls "$MNT/renamed" | tr "\n" " ")" = "part-0 part-1 " ]'
     fuse_umount
     rm -rf "$CACHE"
 done

@@ -241,6 +241,26 @@ static void test_lost_answer_and_failures(void **state)
     fx_free(x);
 }
 
+/* A directory of an object store, renamed with what another node has put into it since it was read
+ * here some seconds ago. */
+static void test_directory_renamed_with_all(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    struct err e = ERR_INIT;
+    fx_put(x, "main/d/a", "hello");
+    uint64_t d = fx_ino(x, "main/d");
+    assert_int_equal(tree_fill_all(x->tree, d, &e), 0);
+    uint32_t then = (uint32_t)(clock_real_ns() / NS_PER_S) - 3;
+    inodes_listed(x->inodes, d, INODES_NOW, then, NULL, NULL);
+    fake_store_write(x->fake[0], "d/others", "theirs");
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    fx_store_is(x, "main/e/others", "theirs");
+    fx_path_is(x, "main/e/others", "theirs");
+    assert_false(fake_store_has(x->fake[0], "d/others"));
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_fsync_by_a_reader),
         cmocka_unit_test(test_lost_answer),
         cmocka_unit_test(test_lost_answer_and_failures),
+        cmocka_unit_test(test_directory_renamed_with_all),
     };
     return cmocka_run_group_tests_name("file_shared", tests, NULL, NULL);
 }

@@ -137,6 +137,37 @@ static void test_listed_again(void **state)
     fx_free(x);
 }
 
+/* Who reads a directory sees what other nodes have put there, where files can be written and a page
+ * tells it. */
+static void test_read_where_others_write(void **state)
+{
+    (void)state;
+    for (unsigned n = 1000; n <= 1001; n++)
+        for (int read_only = 0; read_only < 2; read_only++) {
+            struct fx *x = fx_new(one_mount, read_only);
+            struct err e = ERR_INIT;
+            unsigned pages = n > 1000 || read_only ? 1 : 2;
+            for (unsigned i = 0; i < n; i++) {
+                char name[16];
+                snprintf(name, sizeof name, "f%u", i);
+                fake_store_write(x->fake[0], name, "1");
+            }
+            assert_int_equal(tree_fill(x->tree, INODE_ROOT, 0, &e), 0);
+            assert_int_equal(tree_fill_all(x->tree, INODE_ROOT, &e), 0);
+            fake_store_write(x->fake[0], "others", "1");
+            assert_int_equal(tree_fill(x->tree, INODE_ROOT, 0, &e), 0); /* a moment ago it was so */
+            assert_false(inodes_find(x->inodes, INODE_ROOT, "others", &(struct inode){0}));
+            fx_age_listing(x, INODE_ROOT, 3);
+            assert_int_equal(tree_fill_all(x->tree, INODE_ROOT, &e), 0);
+            assert_int_equal(fake_store_calls(x->fake[0], FAKE_LIST), 1);
+            assert_int_equal(tree_fill(x->tree, INODE_ROOT, 0, &e), 0);
+            assert_int_equal(fake_store_calls(x->fake[0], FAKE_LIST), pages);
+            assert_int_equal(
+                inodes_find(x->inodes, INODE_ROOT, "others", &(struct inode){0}), pages == 2);
+            fx_free(x);
+        }
+}
+
 /* A directory and a file of one name: the directory wins, and the listing is not taken for
  * complete. */
 static void test_hidden(void **state)
@@ -263,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_lookup_takes_a_page),
         cmocka_unit_test(test_large_directory),
         cmocka_unit_test(test_listed_again),
+        cmocka_unit_test(test_read_where_others_write),
         cmocka_unit_test(test_hidden),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_page_fails),
