@@ -45,8 +45,7 @@ int verb_bench(const struct verb *v, int argc, char **argv)
         .files = 100,
         .parallel = 16,
         .limit_ns = 10 * NS_PER_S,
-        .mounted = true,
-        .cache_base = tmp && *tmp == '/' ? tmp : "/var/tmp"};
+        .mounted = true};
     const struct opt table[] = {
         {"size", OPT_BYTES, &b.size, "SIZE", "how much of the large file is read"},
         {"files", OPT_INT, &b.files, "N", "how many small files are read"},
@@ -67,6 +66,8 @@ int verb_bench(const struct verb *v, int argc, char **argv)
     if (rc >= 0 || (rc = bench_check_flags(&b, &a)) >= 0)
         return rc;
     struct err e = ERR_INIT, left = ERR_INIT;
+    if (!b.cache_base) /* help tells no default that is this machine's */
+        b.cache_base = tmp && *tmp == '/' ? tmp : "/var/tmp";
     b.args = &a;
     b.url = a.pos[0];
     b.small = xcalloc((size_t)b.files, sizeof *b.small);
