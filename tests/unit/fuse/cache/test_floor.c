@@ -2,9 +2,11 @@
 /* How much room a disk may give until what is to stay free is reached: bytes, and files. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/statvfs.h>
 
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER; /* the cache's threads look, too */
 static struct statvfs disk;
 static int disk_errno;
 
@@ -12,13 +14,17 @@ int __wrap_statvfs(const char *path, struct statvfs *out);
 int __wrap_statvfs(const char *path, struct statvfs *out)
 {
     (void)path;
+    pthread_mutex_lock(&mu);
     *out = disk;
-    errno = disk_errno;
-    return disk_errno ? -1 : 0;
+    int errnum = disk_errno;
+    pthread_mutex_unlock(&mu);
+    errno = errnum;
+    return errnum ? -1 : 0;
 }
 
 static void set_disk(uint64_t bytes, uint64_t free_bytes, uint64_t files, uint64_t free_files)
 {
+    pthread_mutex_lock(&mu);
     disk = (struct statvfs){.f_bsize = 4096,
         .f_frsize = 4096,
         .f_blocks = bytes / 4096,
@@ -27,6 +33,7 @@ static void set_disk(uint64_t bytes, uint64_t free_bytes, uint64_t files, uint64
         .f_files = files,
         .f_ffree = free_files,
         .f_favail = free_files};
+    pthread_mutex_unlock(&mu);
 }
 
 static void test_room(void **state)
