@@ -121,7 +121,7 @@ static int hdfs_configure(struct hdfs *h, size_t host, struct err *e)
     h->tls = strcmp(p->kind->scheme, "swebhdfs") == 0 || (tls && strcmp(tls, "true") == 0);
     if (h->replication && !is_number(h->replication, 512))
         return option_err(p, "replication", h->replication, "write a number, as 3", e);
-    if (find_name_nodes(h, p->rest, host, e) || hdfs_check_name(h, h->root, e))
+    if (find_name_nodes(h, p->rest, host, e) || hdfs_check_root(h, e))
         return -1;
     h->http = option_http(p, NULL, e);
     if (!h->http)

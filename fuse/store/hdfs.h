@@ -67,6 +67,7 @@ char *hdfs_path(const struct hdfs *h, const char *path); /* in HDFS; caller free
 char *hdfs_name(const struct hdfs *h, const char *path); /* for messages; caller frees */
 /* Could HDFS have that name? INVALID: it could not; of a path below the mount. */
 int hdfs_check_name(const struct hdfs *h, const char *path, struct err *e);
+int hdfs_check_root(const struct hdfs *h, struct err *e); /* the same, of the URL's */
 /* Of an absolute path. */
 int hdfs_status_of(struct hdfs *h, const char *absolute, const char *what, struct retry *r,
     struct hdfs_status *out, struct err *e);

@@ -30,21 +30,31 @@ char *hdfs_name(const struct hdfs *h, const char *path)
     return xasprintf("%s%s%s", h->params.url, *path ? "/" : "", path);
 }
 
-int hdfs_check_name(const struct hdfs *h, const char *path, struct err *e)
+static const char *fault_of(const char *path)
 {
     size_t len = strlen(path);
-    cleanup_free char *what = hdfs_name(h, path);
     if (strchr(path, ':'))
-        return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, what,
-            ": HDFS allows no ':' in names: choose another one");
-    for (size_t i = 0; i < len;) {
-        size_t n = text_char(path + i, len - i);
-        if (!n)
-            return store_err(e, ERR_INVALID, EILSEQ, REASON_STORE_ERROR, what,
-                ": names in HDFS are UTF-8, and this one is not");
-        i += n;
-    }
-    return 0;
+        return ": HDFS allows no ':' in names: choose another one";
+    for (size_t i = 0, n; i < len; i += n)
+        if (!(n = text_char(path + i, len - i)))
+            return ": names in HDFS are UTF-8, and this one is not";
+    return NULL;
+}
+
+int hdfs_check_name(const struct hdfs *h, const char *path, struct err *e)
+{
+    const char *fault = fault_of(path);
+    if (!fault)
+        return 0;
+    cleanup_free char *what = hdfs_name(h, path);
+    return store_err(
+        e, ERR_INVALID, strchr(path, ':') ? EINVAL : EILSEQ, REASON_STORE_ERROR, what, "%s", fault);
+}
+
+int hdfs_check_root(const struct hdfs *h, struct err *e)
+{
+    const char *fault = fault_of(h->root);
+    return fault ? store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, h->params.url, "%s", fault) : 0;
 }
 
 /* -- who we are -----------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ static void urls_and_options(void **state)
         {"https://h:1/a/b/", "user", "u", NULL, NULL}, /* its password may come yet */
         {"http://h", "manifest", "/list", "InvalidOption", "write a path below the URL"},
         {"https://u:p@h/", NULL, NULL, "InvalidURL", "without user"},
+        {"hdfs://nn/a\357b", NULL, NULL, "InvalidURL", "are UTF-8, and this one is not"},
+        {"hdfs://nn/a:b", NULL, NULL, "InvalidURL", "allows no ':' in names"},
         {"s3://", NULL, NULL, "InvalidURL", "the bucket is missing"},
         {"s3://ab", NULL, NULL, "InvalidURL", "3 to 63 characters"},
         {"s3://buck et/x", NULL, NULL, "InvalidURL", "only letters, digits"},
