@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AsyncThrough: close returns when the node's disk has it, and what is done to the file before the
  * store has it ends as if it had waited. */
-#include "tests/unit/fuse/file/crash_fixture.h"
+#include "tests/unit/fuse/file/commit_fixture.h"
 
 #include "fuse/file/recover.h"
-#include "fuse/file/sidecar.h"
 
 #include <unistd.h>
 
@@ -20,61 +19,6 @@ static struct uploader *start(struct fx *x)
     struct uploader *u = uploader_start(x->files, &e);
     assert_non_null(u);
     return u;
-}
-
-static void due(struct fx *x, uint64_t ino)
-{
-    struct err e = ERR_INIT;
-    struct file *f = files_get(x->files, ino, &e);
-    assert_non_null(f);
-    assert_true(atomic_load(&f->due_ns) > 0);
-    atomic_store(&f->due_ns, 1);
-    files_put(f);
-}
-
-/* As the uploader does it: 0 or errno. */
-static int behind(struct fx *x, uint64_t ino)
-{
-    struct err e = ERR_INIT;
-    struct file *f = files_get(x->files, ino, &e);
-    assert_non_null(f);
-    pthread_mutex_lock(&f->state_lock);
-    int rc = file_upload_behind(f, &e);
-    if (rc == 0)
-        file_finish(f);
-    pthread_mutex_unlock(&f->state_lock);
-    files_put(f);
-    return rc ? err_errno(&e) : 0;
-}
-
-struct behind {
-    struct fx *x;
-    uint64_t ino;
-    int rc;
-    pthread_t thread;
-};
-
-static void *behind_thread(void *user)
-{
-    struct behind *b = user;
-    b->rc = behind(b->x, b->ino);
-    return NULL;
-}
-
-/* An upload that is held in the store. */
-static void begin_held(struct behind *b, struct fx *x, uint64_t ino)
-{
-    *b = (struct behind){.x = x, .ino = ino, .rc = -1};
-    fake_store_hold(x->fake[0], FAKE_PUT);
-    assert_int_equal(pthread_create(&b->thread, NULL, behind_thread, b), 0);
-    fake_store_wait_held(x->fake[0]);
-}
-
-static int end_held(struct behind *b)
-{
-    fake_store_go(b->x->fake[0]);
-    pthread_join(b->thread, NULL);
-    return b->rc;
 }
 
 static void wait_until(bool (*is)(struct fx *x, const char *path), struct fx *x, const char *path)
@@ -100,7 +44,7 @@ static void test_close_does_not_wait(void **state)
     fx_path_is(x, "main/a", "text");
     unsigned lists = fake_store_calls(x->fake[0], FAKE_LIST),
              stats = fake_store_calls(x->fake[0], FAKE_STAT);
-    due(x, ino);
+    fx_due(x, ino);
     wait_until(is_stored, x, "a");
     uploader_stop(u);
     fx_store_is(x, "main/a", "text");
@@ -139,7 +83,7 @@ static void test_soon_rewritten(void **state)
     assert_int_equal(fx_close(x, &h), 0);
     assert_true(commit_is_due(f, clock_mono_ns()));
     files_put(f);
-    assert_int_equal(behind(x, h.ino), 0);
+    assert_int_equal(fx_behind(x, h.ino), 0);
     fx_store_is(x, "main/a", "three");
     assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), 1);
     fx_free(x);
@@ -152,10 +96,10 @@ static void test_nobody_waits(void **state)
     struct fx *x = fx_new(&async);
     struct err e = ERR_INIT;
     struct fx_handle h, r;
-    struct behind b;
+    struct fx_behind b;
     fx_make(x, "main/log", "one");
     uint64_t ino = fx_ino(x, "main/log");
-    begin_held(&b, x, ino);
+    fx_begin_held(&b, x, ino);
     assert_int_equal(fx_open(x, "main/log", O_WRONLY, &h), 0);
     assert_int_equal(fx_open(x, "main/log", O_RDONLY, &r), 0);
     fx_write(x, ino, 3, " two"); /* behind what is being sent */
@@ -163,16 +107,15 @@ static void test_nobody_waits(void **state)
     assert_int_equal(fx_close(x, &h), 0);
     assert_int_equal(fx_close(x, &r), 0);
     fx_is(x, ino, "one two");
-    assert_int_equal(end_held(&b), 0);
+    assert_int_equal(fx_end_held(&b), 0);
     fx_store_is(x, "main/log", "one");
     assert_true(fx_is_dirty(x, ino));
     /* the note of the second close stands, and its content begins from what the store has now */
-    cleanup_free char *content = fx_staging_file(x, ino), *name = xasprintf("%s.path", content);
     struct sidecar note;
-    assert_int_equal(sidecar_read(name, &note, &e), 0);
+    fx_note(x, ino, &note);
     assert_true(note.asked && note.asked_len == 7 && !note.sent);
     assert_string_equal(note.version, fx_inode(x, ino).version);
-    assert_int_equal(behind(x, ino), 0);
+    assert_int_equal(fx_behind(x, ino), 0);
     fx_store_is(x, "main/log", "one two");
     fx_free(x);
 }
@@ -220,7 +163,7 @@ static void test_change_while_uploading(void **state)
     for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
         struct fx *x = fx_new(&async);
         struct change c = {x, cases[i / 2].fn, 0, -1};
-        struct behind b;
+        struct fx_behind b;
         struct fx_handle h;
         pthread_t t;
         assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
@@ -230,21 +173,21 @@ static void test_change_while_uploading(void **state)
         c.ino = h.ino;
         if (i % 2 == 0)
             fake_store_heed_cancel(x->fake[0]);
-        begin_held(&b, x, h.ino);
+        fx_begin_held(&b, x, h.ino);
         assert_int_equal(pthread_create(&t, NULL, change_thread, &c), 0);
         struct file *f = files_get(x->files, h.ino, &e);
         while (!atomic_load(&f->stop)) /* it is told */
             clock_sleep_ns(NS_PER_MS);
         if (i % 2) /* too late */
-            end_held(&b);
+            fx_end_held(&b);
         else
-            assert_int_equal(end_held(&b), ECANCELED);
+            assert_int_equal(fx_end_held(&b), ECANCELED);
         pthread_join(t, NULL);
         assert_int_equal(c.rc, 0);
         files_put(f);
         assert_int_equal(fx_close(x, &h), 0);
         if (cases[i / 2].fn != do_unlink)
-            assert_int_equal(behind(x, h.ino), 0);
+            assert_int_equal(fx_behind(x, h.ino), 0);
         fx_store_is(x, "main/a", cases[i / 2].a);
         fx_store_is(x, "main/b", cases[i / 2].b);
         fx_free(x);
@@ -260,21 +203,21 @@ static void test_gives_way_so_often(void **state)
     fx_make(x, "main/a", "text");
     struct file *f = files_get(x->files, fx_ino(x, "main/a"), &e);
     file_want_state(f);
-    assert_int_equal(behind(x, f->ino), ECANCELED); /* somebody waits for it: not begun */
+    assert_int_equal(fx_behind(x, f->ino), ECANCELED); /* somebody waits for it: not begun */
     file_got_state(f);
     assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), 0);
     fake_store_heed_cancel(x->fake[0]);
     for (int i = 0; i < 5; i++) {
-        struct behind b;
-        begin_held(&b, x, f->ino);
+        struct fx_behind b;
+        fx_begin_held(&b, x, f->ino);
         atomic_store(&f->stop, true);
-        assert_int_equal(end_held(&b), ECANCELED);
+        assert_int_equal(fx_end_held(&b), ECANCELED);
         assert_false(atomic_load(&f->begun));
     }
-    struct behind b;
-    begin_held(&b, x, f->ino);
+    struct fx_behind b;
+    fx_begin_held(&b, x, f->ino);
     atomic_store(&f->stop, true);
-    assert_int_equal(end_held(&b), 0);
+    assert_int_equal(fx_end_held(&b), 0);
     fx_store_is(x, "main/a", "text");
     files_put(f);
     fx_free(x);
@@ -298,11 +241,11 @@ static void test_replace_without_the_store(void **state)
         fx_path_is(x, "main/final", "one");
         fx_store_is(x, "main/final", "zero");
         if (begun == 1)
-            assert_int_equal(behind(x, fx_ino(x, "main/final")), EIO);
+            assert_int_equal(fx_behind(x, fx_ino(x, "main/final")), EIO);
         if (begun == 2) { /* it came there, and nobody knows */
             fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 0);
             fake_store_lose_answer(x->fake[0]);
-            assert_int_equal(behind(x, fx_ino(x, "main/final")), EIO);
+            assert_int_equal(fx_behind(x, fx_ino(x, "main/final")), EIO);
             fx_store_is(x, "main/final", "one");
         }
         fx_make(x, "main/tmp", "twofold");
@@ -313,7 +256,7 @@ static void test_replace_without_the_store(void **state)
             fake_store_fail(x->fake[0], (enum fake_call)call, ERR_RETRY, EIO, 0, 0);
         fx_restart(x, true); /* nor does it matter who brings it there */
         recover_begin(x->files);
-        assert_int_equal(behind(x, fx_ino(x, "main/final")), 0);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/final")), 0);
         fx_store_is(x, "main/final", "twofold");
         fx_store_is(x, "main/tmp", NULL);
         fx_kept(x, 0, NULL, NULL);
@@ -341,7 +284,7 @@ static void test_power_cut(void **state)
         recover_begin(x->files);
         fx_path_is(x, "main/a", "whole");
         assert_int_equal(fx_lookup(x, "main/tmp", NULL), ENOENT);
-        assert_int_equal(behind(x, fx_ino(x, "main/a")), 0);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), 0);
         fx_store_is(x, "main/a", "whole");
         fx_kept(x, 0, NULL, NULL);
         fx_free(x);
@@ -358,7 +301,7 @@ static void test_killed_between(void **state)
         struct fx_handle h;
         fx_make(x, "main/a", "first");
         fake_store_lose_answer(x->fake[0]);
-        assert_int_equal(behind(x, fx_ino(x, "main/a")), EIO);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), EIO);
         fx_store_is(x, "main/a", "first");
         assert_int_equal(fx_open(x, "main/a", O_WRONLY | O_TRUNC, &h), 0);
         fx_write(x, h.ino, 0, "and second");
@@ -368,7 +311,7 @@ static void test_killed_between(void **state)
         else
             fx_restart(x, true);
         recover_begin(x->files);
-        assert_int_equal(behind(x, fx_ino(x, "main/a")), 0);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), 0);
         fx_store_is(x, "main/a", "and second");
         fx_kept(x, 0, NULL, NULL);
         fx_free(x);
@@ -382,17 +325,17 @@ static void test_renamed_between(void **state)
     struct fx *x = fx_new(&async);
     struct fx_handle h;
     fx_make(x, "main/a", "zero");
-    assert_int_equal(behind(x, fx_ino(x, "main/a")), 0);
+    assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), 0);
     fx_make(x, "main/a", "first");
     fake_store_lose_answer(x->fake[0]);
-    assert_int_equal(behind(x, fx_ino(x, "main/a")), EIO);
+    assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), EIO);
     fx_store_is(x, "main/a", "first");
     assert_int_equal(fx_rename(x, "main/a", "main/b", 0, false), 0);
     fx_store_is(x, "main/b", "first");
     assert_int_equal(fx_open(x, "main/b", O_WRONLY | O_TRUNC, &h), 0);
     fx_write(x, h.ino, 0, "and second");
     assert_int_equal(fx_close(x, &h), 0);
-    assert_int_equal(behind(x, h.ino), 0);
+    assert_int_equal(fx_behind(x, h.ino), 0);
     fx_store_is(x, "main/b", "and second");
     fx_kept(x, 0, NULL, NULL);
     fx_free(x);
@@ -429,12 +372,12 @@ static void test_directory_moves(void **state)
         fx_make(x, "main/d/a", "text");
         uint64_t ino = fx_ino(x, "main/d/a");
         files_hold_uploads(x->files);
-        assert_int_equal(behind(x, ino), ECANCELED);
+        assert_int_equal(fx_behind(x, ino), ECANCELED);
         files_let_uploads(x->files);
         assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
         fx_power_cut(x);
         recover_begin(x->files);
-        assert_int_equal(behind(x, fx_ino(x, "main/e/a")), 0);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/e/a")), 0);
         fx_store_is(x, "main/e/a", "text");
         fx_store_is(x, "main/d/a", NULL);
         fx_free(x);
@@ -448,7 +391,7 @@ static void test_conflict(void **state)
     struct fx *x = fx_new(&async);
     fx_make(x, "main/a", "ours");
     fake_store_write(x->fake[0], "a", "theirs");
-    assert_int_equal(behind(x, fx_ino(x, "main/a")), ESTALE);
+    assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), ESTALE);
     fx_store_is(x, "main/a", "theirs");
     fx_path_is(x, "main/a", "theirs");
     fx_kept(x, 1, "a", KEPT_CONFLICT);
