@@ -38,12 +38,13 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
-/* What a caller asked to save is on the disk, with a note that says so. */
+/* What a caller asked to save is on the disk, with a note that says so; where more was asked for
+ * since, that stays. */
 static int upload_mark(struct file *f, uint64_t counted, uint64_t size, struct err *e)
 {
     cleanup_fd int note = -1;
     pthread_mutex_lock(&f->mark_lock);
-    int rc = atomic_load(&f->marked) == counted ? 0 : stage_mark(f, f->stage_fd, size, &note, e);
+    int rc = atomic_load(&f->marked) >= counted ? 0 : stage_mark(f, f->stage_fd, size, &note, e);
     if (rc == 0 && note >= 0)
         rc = stage_sync(files_stage_sync(f->files), f->stage_fd, note, e);
     if (rc == 0 && note >= 0) {
