@@ -72,7 +72,7 @@ struct http_req {
     int64_t stall_ns;
     /* either ends it; checked at least every second while waiting; NULL: none */
     const atomic_bool *cancel, *also_cancel;
-    /* Not once the body is sent: who has all of it may do what it says. */
+    /* Not once all of it is sent: who has it may do what it says. */
     bool await_answer;
 };
 

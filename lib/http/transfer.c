@@ -123,13 +123,23 @@ static bool flag_is_set(const atomic_bool *flag)
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
+/* Has the server all that it needs to do it? Without a body, it has that with the headers. */
+static bool is_sent(const struct transfer *t, curl_off_t up_total, curl_off_t up)
+{
+    long headers = 0;
+    if (t->req->body_len)
+        return up_total > 0 && up >= up_total;
+    curl_easy_getinfo(t->curl, CURLINFO_REQUEST_SIZE, &headers);
+    return headers > 0;
+}
+
 /* libcurl calls this whenever bytes moved, and about once a second when none did. */
 static int on_progress(
     void *user, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
 {
     struct transfer *t = user;
     (void)down_total;
-    bool sent = t->req->await_answer && up_total > 0 && up >= up_total;
+    bool sent = t->req->await_answer && is_sent(t, up_total, up);
     if (!sent && (flag_is_set(t->req->cancel) || flag_is_set(t->req->also_cancel))) {
         t->cancelled = true;
         return 1;
