@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,25 +16,6 @@
 #define QUIET_NS (2 * NS_PER_S)
 /* … but not for ever. */
 #define LATEST_NS (10 * NS_PER_S)
-
-bool commit_waits_at(const struct conf *conf, unsigned mount, const char *path)
-{
-    const char *at = conf->mounts[mount].path;
-    cleanup_free char *full = xasprintf("%s/%s", strcmp(at, "/") == 0 ? "" : at, path);
-    return conf_write_of(conf, full) == CONF_ASYNC_THROUGH;
-}
-
-bool commit_may_wait(const struct file *f)
-{
-    const struct files_conf *c = file_conf(f);
-    char path[INODE_PATH_MAX];
-    struct store *store;
-    struct inode n;
-    unsigned mount;
-    return file_inode(f, &n, NULL) == 0 && !(n.flags & (INODE_UNLINKED | INODE_ORPHANED))
-        && tree_where(c->tree, f->ino, &store, &mount, path, NULL) == 0
-        && commit_waits_at(c->conf, mount, path);
-}
 
 /* `counted` changes are in the first *size bytes of *fd. */
 static int commit_begin(struct file *f, uint64_t *counted, uint64_t *size, int *fd, struct err *e)
