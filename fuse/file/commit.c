@@ -38,7 +38,7 @@ static int commit_mark(
     mutex_assert_held(&f->mark_lock);
     if (atomic_load(&f->marked) == counted) /* another caller waits for the disk */
         return (*note = stage_open_note(f, e)) < 0 ? -1 : 0;
-    if (stage_mark(f, fd, size, atomic_load(&f->begun), note, e))
+    if (stage_mark(f, fd, size, note, e))
         return -1;
     atomic_store(&f->marked, counted);
     atomic_store(&f->marked_ok_ns, 0);
@@ -55,34 +55,22 @@ static void commit_done(struct file *f, uint64_t counted)
     atomic_store(&f->due_ns, MAX(MIN(now + QUIET_NS, latest), now));
 }
 
-/* What has no name any more is lost with its last close. */
-static bool commit_is_needed(const struct file *f)
-{
-    struct inode n;
-    return file_is_dirty(f) && !(file_inode(f, &n, NULL) == 0 && (n.flags & INODE_UNLINKED));
-}
-
 static int file_commit(struct file *f, struct err *e)
 {
     uint64_t counted = 0, size = 0;
     cleanup_fd int fd = -1, note = -1;
     pthread_mutex_lock(&f->mark_lock);
-    bool saved = !commit_is_needed(f);
+    bool saved = !file_is_dirty(f);
     int rc = saved ? 0 : commit_begin(f, &counted, &size, &fd, e);
     saved = saved || (rc == 0 && atomic_load(&f->safe) == counted);
     if (rc == 0 && !saved)
         rc = commit_mark(f, fd, counted, size, &note, e);
-    if (rc && !commit_is_needed(f)) { /* it was removed meanwhile */
-        rc = 0;
-        saved = true;
-    }
     pthread_mutex_unlock(&f->mark_lock);
     if (rc || saved)
         return rc;
     if (stage_sync(files_stage_sync(f->files), fd, note, e)) {
         pthread_mutex_lock(&f->mark_lock);
-        if (atomic_load(&f->marked) == counted)
-            atomic_store(&f->marked, 0); /* who knows what is on the disk */
+        atomic_store(&f->marked, 0); /* who knows what is on the disk */
         pthread_mutex_unlock(&f->mark_lock);
         return stage_error(e, err_errno(e), "keep a staged file");
     }

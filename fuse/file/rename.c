@@ -198,8 +198,6 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     bool over = !is_free(m, g) && rename_may_wait(m, f, g);
     if (over && stage_read_note(g, &note, &lost))
         note.asked = false;
-    /* else nothing tells what the store may have of it from what others put there */
-    over = over && (note.asked || !atomic_load(&g->begun));
     if (over && inodes_get(ix, g->ino, &was))
         return err_sys(e, ESTALE, "rename");
     if ((m->n.flags & INODE_LOCAL) && !is_free(m, g) && !over
@@ -221,17 +219,16 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     cached_unpin(m->c->cache, m->mount, m->to);
     if (inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e))
         return -1;
+    if (over)
+        rename_over(m, f, &was, &note, atomic_load(&g->begun));
+    if (g)
+        file_discard(g);
     if (other)
         forget_state(m, m->n.ino);
     else if (!local)
         set_version(m, &st);
-    /* before g's goes: a power cut leaves one that says what the name has */
-    if (over)
-        rename_over(m, f, &was, &note, atomic_load(&g->begun));
-    else
+    if (!over)
         stage_repath(f, NULL);
-    if (g)
-        file_discard(g);
     if (!local && !other)
         rename_cached(f);
     stage_sync_settle(files_stage_sync(m->fs));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/upload.h"
 
-#include "fuse/file/commit.h"
 #include "fuse/file/content.h"
 #include "fuse/file/dir_move.h"
 #include "fuse/file/kept.h"
@@ -39,51 +38,40 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
-struct upload {
-    struct inode n;
-    struct store *store;
-    char path[INODE_PATH_MAX];
-    uint64_t counted, size;
-    bool behind; /* nobody waits for it */
-    bool begun;  /* f->begun, before it was sent */
-};
-
 /* What a caller asked to save is on the disk, with a note that says so; where more was asked for
- * since, that stays. begun: as of stage_mark(). */
-static int upload_mark(struct file *f, uint64_t counted, uint64_t size, bool begun, struct err *e)
+ * since, that stays. */
+static int upload_mark(struct file *f, uint64_t counted, uint64_t size, struct err *e)
 {
     cleanup_fd int note = -1;
-    mutex_assert_held(&f->mark_lock);
-    if (atomic_load(&f->marked) >= counted)
-        return 0;
-    if (stage_mark(f, f->stage_fd, size, begun, &note, e)
-        || stage_sync(files_stage_sync(f->files), f->stage_fd, note, e))
-        return -1;
-    atomic_store(&f->marked, counted);
-    atomic_store(&f->marked_ok_ns, 0);
-    return 0;
+    pthread_mutex_lock(&f->mark_lock);
+    int rc = atomic_load(&f->marked) >= counted ? 0 : stage_mark(f, f->stage_fd, size, &note, e);
+    if (rc == 0 && note >= 0)
+        rc = stage_sync(files_stage_sync(f->files), f->stage_fd, note, e);
+    if (rc == 0 && note >= 0) {
+        atomic_store(&f->marked, counted);
+        atomic_store(&f->marked_ok_ns, 0);
+    }
+    pthread_mutex_unlock(&f->mark_lock);
+    return rc;
 }
 
 /* It is tried again. What a caller asked to save is on this disk before the caller is told that it
  * failed.
  */
-static void upload_failed(struct file *f, const struct upload *u, struct err *e)
+static void upload_failed(
+    struct file *f, const char *path, uint64_t counted, uint64_t size, struct err *e)
 {
     struct err unmarked = ERR_INIT;
     atomic_fetch_add(&stats.failed, 1);
     int64_t wait = RETRY_FIRST_NS << MIN(f->failures, 4u);
     f->failures++;
-    f->stopped = 0;
     atomic_store(&f->retry_ns, clock_mono_ns() + MIN(wait, RETRY_LAST_NS));
     files_note_error(f->files, f->ino, e);
-    log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", u->path, "error",
+    log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error",
         e->msg, NULL);
-    pthread_mutex_lock(&f->mark_lock);
-    int rc = upload_mark(f, u->counted, u->size, u->begun, &unmarked);
-    pthread_mutex_unlock(&f->mark_lock);
-    if (rc)
+    if (upload_mark(f, counted, size, &unmarked))
         log_kv(LOG_ERROR, "a file that could not be uploaded would not survive a power cut", "path",
-            u->path, "error", unmarked.msg, NULL);
+            path, "error", unmarked.msg, NULL);
 }
 
 /* The store has the first `counted` changes. In one step, as far as writers see: who is killed
@@ -102,9 +90,9 @@ static void upload_done(
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
     atomic_store(&f->saved, counted);
-    bool over = all || MAX(atomic_load(&f->marked), atomic_load(&f->safe)) <= counted;
+    bool over = all || atomic_load(&f->marked) <= counted;
     stage_saved(f, all, over);
-    if (all && atomic_exchange(&f->promised, false))
+    if (all && atomic_load(&f->marked))
         stage_sync_gone(files_stage_sync(f->files));
     atomic_store(&f->begun, false);
     pthread_rwlock_unlock(&f->data_lock);
@@ -119,37 +107,29 @@ static void upload_done(
     atomic_fetch_add(&stats.files, 1);
 }
 
-/* noted: its note goes, too. Who is about to write that down waits, or finds nothing to save. */
-static void forget_changes(struct file *f, bool noted)
+static void forget_changes(struct file *f)
 {
-    pthread_mutex_lock(&f->mark_lock);
     pthread_rwlock_wrlock(&f->data_lock);
     atomic_store(&f->saved, atomic_load(&f->written));
     atomic_store(&f->retry_ns, 0);
     atomic_store(&f->due_ns, 0);
     inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
     pthread_rwlock_unlock(&f->data_lock);
-    if (noted)
-        stage_remove_sidecar(f);
-    pthread_mutex_unlock(&f->mark_lock);
 }
 
-/* By which it is told to give way; NULL: by nothing. */
-static const atomic_bool *upload_stop(const struct file *f, const struct upload *u)
-{
-    return u->behind && f->stopped < STOPS_MOST ? &f->stop : NULL;
-}
-
-static int upload_gives_way(const struct file *f, const struct upload *u, struct err *e)
-{
-    const atomic_bool *stop = upload_stop(f, u);
-    return stop && atomic_load(stop) ? err_sys(e, ECANCELED, "an upload gives way") : 0;
-}
+struct upload {
+    struct inode n;
+    struct store *store;
+    char path[INODE_PATH_MAX];
+    uint64_t counted, size;
+    bool behind; /* nobody waits for it */
+    bool begun;  /* f->begun, before it */
+};
 
 /* What there is to upload: the staging file is open, u->counted changes are in its first u->size
  * bytes.
  */
-static int upload_look(struct file *f, struct upload *u, bool send, struct err *e)
+static int upload_begin(struct file *f, struct upload *u, struct err *e)
 {
     struct stat content;
     pthread_rwlock_wrlock(&f->data_lock);
@@ -158,7 +138,7 @@ static int upload_look(struct file *f, struct upload *u, bool send, struct err *
     if (rc == 0 && fstat(f->stage_fd, &content))
         rc = err_sys(e, errno, "look at a staged file");
     u->size = rc ? 0 : (uint64_t)content.st_size;
-    if (u->behind && send)
+    if (u->behind)
         atomic_store(&f->sending, u->size);
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
@@ -198,11 +178,11 @@ static void upload_damaged(struct file *f, const struct upload *u, struct err *e
 {
     char kept[STAGE_NAME_MAX];
     if (stage_keep(f, KEPT_DAMAGED, kept, e)) { /* it stays staged, and is looked at again */
-        upload_failed(f, u, e);
+        upload_failed(f, u->path, u->counted, u->size, e);
         return;
     }
     tree_detach(file_conf(f)->tree, f->ino);
-    forget_changes(f, false);
+    forget_changes(f);
     err_sys(e, EIO,
         "%s: what was written has changed by itself on the disk of this node, and is not saved: it is kept as stage/kept/%s, see millrace stat",
         u->path, kept);
@@ -220,11 +200,11 @@ static void upload_abort(struct file *f, const struct upload *u, struct err *e)
     struct err why = *e;
     const char *path = u->path;
     if (stage_keep(f, KEPT_CONFLICT, kept, e)) { /* nothing is lost: it stays staged */
-        upload_failed(f, u, e);
+        upload_failed(f, path, u->counted, u->size, e);
         return;
     }
     tree_detach(file_conf(f)->tree, f->ino);
-    forget_changes(f, false);
+    forget_changes(f);
     err_sys(e, ESTALE,
         "%s: another writer has changed it in the store since; what was written here is kept on this node as stage/kept/%s, see millrace stat",
         path, kept);
@@ -257,80 +237,17 @@ static bool upload_was_ours(struct file *f, const struct upload *u, struct store
     return (u->size == 0 && st->size == 0) || upload_was_sent(f, u->store, u->path, st);
 }
 
-/* The store has that of us, or what we began from, and nothing else. */
-static int upload_know(struct file *f, struct upload *u, const struct store_stat *st, struct err *e)
-{
-    if (st) {
-        memcpy(u->n.version, st->version, sizeof u->n.version);
-        u->n.flags &= ~(unsigned)INODE_LOCAL;
-        inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u->n, 0, INODE_LOCAL);
-    }
-    pthread_mutex_lock(&f->mark_lock);
-    int rc = stage_know_sent(f, e);
-    if (rc == 0)
-        atomic_store(&f->begun, u->begun = false);
-    pthread_mutex_unlock(&f->mark_lock);
-    return rc;
-}
-
-/* Which of them does the store have? A note has room for one that it may have, so that nothing more
- * is sent before this is known. */
-static int upload_ask(struct file *f, struct upload *u, struct err *e)
-{
-    struct store_stat st;
-    bool none = (u->n.flags & INODE_LOCAL) || !*u->n.version;
-    if (store_stat_path(u->store, u->path, &st, e))
-        return e->cls != ERR_NOTFOUND ? -1 : none ? upload_know(f, u, NULL, e) : 0;
-    if (!none && !st.is_dir && strcmp(st.version, u->n.version) == 0)
-        return upload_know(f, u, NULL, e);
-    return upload_was_sent(f, u->store, u->path, &st) ? upload_know(f, u, &st, e) : 0;
-}
-
-/* Before it is sent: its note says so, as what is saved while it is under way, or when its answer
- * was lost, is told from it by that. Who is told of nothing before the store has it, needs that
- * only once something went wrong. */
-static int upload_promise(struct file *f, struct upload *u, struct err *e)
-{
-    const bool promised = commit_may_wait(f);
-    for (bool asked = false;; asked = true) {
-        struct err none = ERR_INIT;
-        struct sidecar note;
-        pthread_mutex_lock(&f->mark_lock);
-        int rc = upload_look(f, u, true, e);
-        u->begun = atomic_load(&f->begun);
-        /* where the disk has no room for that, it gets some by the upload */
-        if (rc == 0 && (promised || u->begun))
-            upload_mark(f, u->counted, u->size, u->begun, &none);
-        bool sent = rc == 0 && (u->begun || atomic_load(&f->marked)) && !atomic_load(&f->note_old)
-            && stage_read_note(f, &note, &none) == 0 && note.sent;
-        if (sent && !u->begun) /* that was given up */
-            stage_know_sent(f, &none);
-        bool ask = sent && u->begun && !asked;
-        if (rc == 0 && !ask)
-            atomic_store(&f->begun, true);
-        pthread_mutex_unlock(&f->mark_lock);
-        if (rc || !ask)
-            return rc;
-        atomic_store(&f->sending, 0);
-        if (upload_ask(f, u, e) || upload_gives_way(f, u, e))
-            return -1;
-    }
-}
-
 static int upload_put(struct file *f, struct upload *u, struct store_stat *st, struct err *e)
 {
-    if (upload_promise(f, u, e))
-        return -1;
     bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
-    int rc = store_put(u->store, u->path,
+    u->begun = atomic_exchange(&f->begun, true);
+    return store_put(u->store, u->path,
         &(struct store_put){.fd = f->stage_fd,
             .len = u->size,
             .expect = known ? u->n.version : NULL,
-            .cancel = upload_stop(f, u),
+            .cancel = u->behind && f->stopped < STOPS_MOST ? &f->stop : NULL,
             .certain = true},
         st, e);
-    atomic_store(&f->sending, 0);
-    return rc;
 }
 
 /* A caller wants the file: nothing of it has come to the store. */
@@ -360,15 +277,15 @@ static int upload_settle(struct file *f, struct upload *u, unsigned mount, struc
 
 static int upload(struct file *f, bool behind, struct err *e)
 {
-    struct upload u = {.behind = behind, .begun = atomic_load(&f->begun)};
+    struct upload u = {.behind = behind};
     struct store_stat st = {0};
     unsigned mount;
     bool damaged;
     if (file_inode(f, &u.n, NULL) || (u.n.flags & INODE_UNLINKED)) {
-        forget_changes(f, false); /* no name leads to them any more */
+        forget_changes(f); /* no name leads to them any more */
         return 0;
     }
-    if (upload_look(f, &u, false, e)
+    if (upload_begin(f, &u, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
     if (u.counted == atomic_load(&f->saved)) /* a change was counted, and was none */
@@ -378,13 +295,13 @@ static int upload(struct file *f, bool behind, struct err *e)
         upload_damaged(f, &u, e);
         return -1;
     }
-    if (rc == 0 && upload_gives_way(f, &u, e) == 0 && upload_settle(f, &u, mount, e) == 0
-        && upload_gives_way(f, &u, e) == 0)
+    if (rc == 0)
+        rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
+    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
+        memcpy(u.n.version, st.version, sizeof u.n.version);
+        inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u.n, 0, INODE_LOCAL);
         rc = upload_put(f, &u, &st, e);
-    else
-        rc = -1;
-    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st))
-        rc = upload_know(f, &u, &st, e) ? -1 : upload_put(f, &u, &st, e);
+    }
     if (rc == 0)
         upload_done(f, &u.n, u.counted, &st);
     else if (behind && e->sys == ECANCELED)
@@ -392,7 +309,7 @@ static int upload(struct file *f, bool behind, struct err *e)
     else if (e->cls == ERR_CONFLICT)
         upload_abort(f, &u, e);
     else
-        upload_failed(f, &u, e);
+        upload_failed(f, u.path, u.counted, u.size, e);
     return rc;
 }
 
@@ -403,7 +320,7 @@ static int upload_lost(struct file *f, struct err *e)
     struct err none = ERR_INIT;
     if (file_is_dirty(f) && stage_keep(f, KEPT_CONFLICT, kept, &none))
         log_kv(LOG_ERROR, "a written file is not kept", "error", none.msg, NULL);
-    forget_changes(f, false);
+    forget_changes(f);
     return file_lost(f, e);
 }
 
@@ -457,8 +374,9 @@ int file_upload(struct file *f, struct err *e)
 
 void file_discard(struct file *f)
 {
-    forget_changes(f, true);
-    if (atomic_exchange(&f->promised, false))
+    forget_changes(f);
+    stage_remove_sidecar(f);
+    if (atomic_load(&f->marked))
         stage_sync_gone(files_stage_sync(f->files));
     file_finish(f);
 }
