@@ -37,7 +37,8 @@ bool tree_is_complete(struct tree *t, uint64_t dir, struct inode *d);
 /* The same, as of a second ago where other nodes may write, too, if one page tells it: that is as
  * cheap as a question for a name. */
 bool tree_is_current(struct tree *t, uint64_t dir, struct inode *d);
-#define TREE_PAGE_ENTRIES 1000 /* that stores tell at a time */
+/* About what stores put into one page: larger directories are not listed again for one name. */
+#define TREE_PAGE_ENTRIES 1000
 /* A store failed with e: may what is known be served all the same? Remembers that it failed. */
 bool tree_survives(struct tree *t, unsigned mount, const struct err *e);
 bool tree_store_is_down(const struct tree *t, unsigned mount); /* it failed a moment ago */

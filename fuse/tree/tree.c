@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* about what stores put into one page: larger directories are not listed again for one name */
-
 struct tree *tree_new(const struct tree_conf *conf, struct err *e)
 {
     struct tree *t = calloc(1, sizeof *t);
