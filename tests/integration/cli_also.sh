@@ -6,33 +6,11 @@
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh
 . "$(dirname "$(readlink -f "$0")")/s3_lib.sh"
-# shellcheck source=tests/integration/tap_lib.sh
-. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
-PATH=$1:$PATH
-
-if [ ! -e /dev/fuse ] || [ "$(id -u)" != 0 ]; then
-    echo "SKIP: needs /dev/fuse and root"
-    exit 77
-fi
+# shellcheck source=tests/integration/cli_lib.sh
+. "$(dirname "$(readlink -f "$0")")/cli_lib.sh"
 s3_start
 export XDG_CACHE_HOME=$WORK/xdg
 cd "$WORK"
-wait_for() # COMMAND…
-{
-    local end=$((SECONDS + 90))
-    until "$@" >"$WORK/wait.out" 2>&1; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.1
-    done
-}
-says() # NAME STATUS TEXT COMMAND…: that status, and the text in what it says
-{
-    local name=$1 expected=$2 text=$3
-    shift 3
-    run "$@"
-    is "$name: status" "$expected" "$status"
-    has "$name" "$text" "$out"
-}
 mounts() { run millrace mount "$@"; [ "$status" = 0 ] || echo "# $out"; }
 store_of() { millrace stat --json | jq -r --arg m "$WORK/$1" --arg p "$2" '.mounts[] | select(.mount == $m) | .status.mounts[] | select(.path == $p) | "\(.mountPoint) \(.ready)"'; }
 

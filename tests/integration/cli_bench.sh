@@ -6,35 +6,13 @@
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh
 . "$(dirname "$(readlink -f "$0")")/s3_lib.sh"
-# shellcheck source=tests/integration/tap_lib.sh
-. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
-PATH=$1:$PATH
-
-if [ ! -e /dev/fuse ] || [ "$(id -u)" != 0 ]; then
-    echo "SKIP: needs /dev/fuse and root"
-    exit 77
-fi
+# shellcheck source=tests/integration/cli_lib.sh
+. "$(dirname "$(readlink -f "$0")")/cli_lib.sh"
 s3_start
 export AWS_ENDPOINT_URL=$S3_ENDPOINT AWS_ACCESS_KEY_ID=testaccess AWS_SECRET_ACCESS_KEY=testsecret123 XDG_CACHE_HOME=$WORK/xdg
 export TMPDIR=$WORK/tmp
 cd "$WORK"
 mkdir tmp posix
-wait_for() # COMMAND…
-{
-    local end=$((SECONDS + 90))
-    until "$@" >"$WORK/wait.out" 2>&1; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.05
-    done
-}
-says() # NAME STATUS TEXT COMMAND…: that status, and the text in what it says
-{
-    local name=$1 expected=$2 text=$3
-    shift 3
-    run "$@"
-    is "$name: status" "$expected" "$status"
-    has "$name" "$text" "$out"
-}
 left() { ls -A tmp; grep -c "$WORK/tmp" /proc/self/mountinfo || true; } # of its mounts
 rows() { jq -r '.results[] | "\(.op) \(.what) \(.how) \(.cache) \(.parallel) \(.files) \(.bytes) \(.seconds > 0 and .bytes / .seconds == .bytesPerSecond)"'; }
 filled() # DIRECTORY: a file of 5 MB, one of 3 MB, twenty small ones and an empty one

@@ -4,14 +4,8 @@
 # a mount cannot save fails, and `mv` leaves its source.
 #   cli_stop.sh DIRECTORY (with millrace and millrace-fuse in it)
 set -euo pipefail
-# shellcheck source=tests/integration/tap_lib.sh
-. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
-PATH=$1:$PATH
-
-if [ ! -e /dev/fuse ] || [ "$(id -u)" != 0 ]; then
-    echo "SKIP: needs /dev/fuse and root"
-    exit 77
-fi
+# shellcheck source=tests/integration/cli_lib.sh
+. "$(dirname "$(readlink -f "$0")")/cli_lib.sh"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-stop.XXXXXX")
 SERVER=
 cleanup()
@@ -26,14 +20,6 @@ cleanup()
 trap cleanup EXIT
 cd "$WORK"
 export XDG_CACHE_HOME=$WORK/xdg
-wait_for() # COMMAND…
-{
-    local end=$((SECONDS + 90))
-    until "$@" >"$WORK/wait.out" 2>&1; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.05
-    done
-}
 # Eight large files, whose first bytes come at once and the others slowly, until "go" is there.
 slow='
 import http.server, os, re, time

@@ -6,14 +6,8 @@
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh
 . "$(dirname "$(readlink -f "$0")")/s3_lib.sh"
-# shellcheck source=tests/integration/tap_lib.sh
-. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
-PATH=$1:$PATH
-
-if [ ! -e /dev/fuse ] || [ "$(id -u)" != 0 ]; then
-    echo "SKIP: needs /dev/fuse and root"
-    exit 77
-fi
+# shellcheck source=tests/integration/cli_lib.sh
+. "$(dirname "$(readlink -f "$0")")/cli_lib.sh"
 s3_start
 export AWS_ENDPOINT_URL=$S3_ENDPOINT AWS_ACCESS_KEY_ID=testaccess AWS_SECRET_ACCESS_KEY=testsecret123 XDG_CACHE_HOME=$WORK/xdg
 cd "$WORK"
@@ -25,14 +19,6 @@ does() # NAME EXPECTED COMMAND…: status and all that it says
     run "$@"
     is "$name" "$expected" "$status:$out"
 }
-says() # NAME STATUS TEXT COMMAND…: that status, and the text in what it says
-{
-    local name=$1 expected=$2 text=$3
-    shift 3
-    run "$@"
-    is "$name: status" "$expected" "$status"
-    has "$name" "$text" "$out"
-}
 sorted() { run "$@"; sort <<<"$out"; }
 holds() # SECONDS FILE TEXT: writes it to the file, and keeps that open; nothing else closes it
 {
@@ -41,14 +27,6 @@ fd = os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY)
 os.write(fd, sys.argv[3].encode())
 print("written", flush=True)
 time.sleep(float(sys.argv[1]))' "$@"
-}
-wait_for() # COMMAND…
-{
-    local end=$((SECONDS + 90))
-    until "$@" >"$WORK/wait.out" 2>&1; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.1
-    done
 }
 
 mkdir -p tree/a/b "tree/with space" dir mnt
