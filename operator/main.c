@@ -266,8 +266,10 @@ static int load_config(struct operator_main *o, struct err *e)
         && dataset_check_defaults(json_object_get(config, "defaults"), e) == 0
         && dataset_check_limits(
                json_object_get(config, "defaults"), json_object_get(config, "limits"), e)
-            == 0)
+            == 0) {
+        dataset_hold_to_plugin(config);
         return 0;
+    }
     return err_wrap(e, "--config %s", path);
 }
 

@@ -103,7 +103,7 @@ static void fill_in(json_t *to, const json_t *from)
 /* Cache workers belong on nodes with accelerators, where the readers are: they tolerate what keeps
  * other pods off those. The keys are those of the device plugins and of the clouds' own pages; sku
  * is AKS'. */
-static json_t *own_defaults(void)
+static json_t *own_tolerations(void)
 {
     static const char *const keys[] = {"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915",
         "gpu.intel.com/xe", "habana.ai/gaudi", "aws.amazon.com/neuron", "google.com/tpu"};
@@ -113,7 +113,51 @@ static json_t *own_defaults(void)
             tolerations, json_pack("{s:s, s:s}", "key", keys[i], "operator", "Exists"));
     json_array_append_new(tolerations,
         json_pack("{s:s, s:s, s:s}", "key", "sku", "operator", "Equal", "value", "gpu"));
-    return json_pack("{s:{s:o}}", "worker", "tolerations", tolerations);
+    return tolerations;
+}
+
+static json_t *own_defaults(void)
+{
+    return json_pack("{s:{s:o}}", "worker", "tolerations", own_tolerations());
+}
+
+/* What both tolerate, where own is of all effects; NULL: nothing. */
+static json_t *common_toleration(const json_t *own, const json_t *other)
+{
+    const char *key = jget_str(other, "key", ""), *effect = jget_str(other, "effect", "");
+    bool all = strcmp(jget_str(other, "operator", "Equal"), "Exists") == 0;
+    const char *value = jget_str(own, "value", NULL);
+    if (*key && strcmp(key, jget_str(own, "key", "")) != 0)
+        return NULL;
+    if (value && !all && strcmp(value, jget_str(other, "value", "")) != 0)
+        return NULL;
+    json_t *both = json_deep_copy(value || all ? own : other);
+    json_object_del(both, "tolerationSeconds");
+    if (*effect)
+        json_object_set_new(both, "effect", json_string(effect));
+    return both;
+}
+
+void dataset_hold_to_plugin(json_t *config)
+{
+    const json_t *plugin = jget_arr(config, "pluginTolerations");
+    if (!plugin || jget(config, "defaults.cache.worker.tolerations"))
+        return;
+    cleanup_json json_t *ours = own_tolerations();
+    json_t *held = json_array();
+    for (size_t i = 0; i < json_array_size(ours); i++)
+        for (size_t k = 0; k < json_array_size(plugin); k++) {
+            json_t *both = common_toleration(json_array_get(ours, i), json_array_get(plugin, k));
+            if (both)
+                json_array_append_new(held, both);
+        }
+    static const char *const at[] = {"defaults", "cache", "worker"};
+    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+        if (!json_object_get(config, at[i]))
+            json_object_set_new(config, at[i], json_object());
+        config = json_object_get(config, at[i]);
+    }
+    json_object_set_new(config, "tolerations", held);
 }
 
 /* What a Dataset says of all its pods, or of workers for loaders, goes before what the cluster says

@@ -133,6 +133,10 @@ int dataset_check_defaults(const json_t *defaults, struct err *e);
 /* What a Dataset has that says nothing is within the chart's limits {"replicas", "tierQuota"}; each
  * may be NULL. -1 with e INVALID, which names limit and default. */
 int dataset_check_limits(const json_t *defaults, const json_t *limits, struct err *e);
+/* Of the operator's configuration: where it has "pluginTolerations", those of the node plugin, and
+ * its defaults name none for cache workers, these get what they would tolerate anyway, as far as
+ * the plugin goes. Without one on their node they do not start. */
+void dataset_hold_to_plugin(json_t *config);
 void dataset_free(struct dataset *d);
 void cleanup_datasetp(struct dataset **d);
 #define cleanup_dataset __attribute__((cleanup(cleanup_datasetp)))

@@ -18,7 +18,7 @@ static const struct {
     {"caBundle", ENV_STRING}, {"priorityClassName", ENV_STRING}, {"openshift", ENV_BOOL},
     {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY},
     {"endpoints", ENV_ARRAY}, {"limits", ENV_OBJECT}, {"pluginHash", ENV_STRING},
-    {"gpuResources", ENV_ARRAY}, {"pluginNodes", ENV_ARRAY}};
+    {"gpuResources", ENV_ARRAY}, {"pluginNodes", ENV_ARRAY}, {"pluginTolerations", ENV_ARRAY}};
 
 static int check_strings(const char *field, const json_t *map, struct err *e)
 {

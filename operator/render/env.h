@@ -2,7 +2,8 @@
 /* env — what the operator's configuration file says of all pods of datasets:
  * {"env": {name: value}, "labels": {}, "annotations": {}, "caBundle": "PEM", "priorityClassName":
  * "", "openshift": false, "cacheKeepFree": 15, "ingress": [], "endpoints": [], "pluginHash": "",
- * "gpuResources": [], "pluginNodes": [], "defaults": {…}}; each may be absent. Pure. */
+ * "gpuResources": [], "pluginNodes": [], "pluginTolerations": [], "defaults": {…}}; each may be
+ * absent. Pure. */
 #ifndef MILLRACE_OPERATOR_RENDER_ENV_H
 #define MILLRACE_OPERATOR_RENDER_ENV_H
 

@@ -163,6 +163,13 @@ rendered "cache workers may be on all nodes, as the plugin is" null "$nodes"
 rendered "cache workers are where the plugin is" '[{"key": "pool", "operator": "In", "values": ["gpu"]}]' "$nodes" --set csi.nodeSelector.pool=gpu
 rendered "cache workers are where one of its DaemonSets is" '[{"key": "pool", "operator": "In", "values": ["gpu", "nvme"]}]' "$nodes" \
     --set csi.nodeSelector.pool=gpu,csi.cacheDir=/mnt/a,csi.cacheDirs[0].path=/mnt/b,csi.cacheDirs[0].nodeSelector.pool=nvme
+taints=${nodes//pluginNodes/pluginTolerations}
+rendered "the plugin is on nodes with any taint" null "$taints"
+rendered "cache workers tolerate no more than the plugin" '[{"key": "nvidia.com/gpu", "operator": "Exists"}]' "$taints" \
+    --set 'csi.tolerations[0].key=nvidia.com/gpu,csi.tolerations[0].operator=Exists'
+rendered "nor any taint" '[]' "$taints" --set-json 'csi.tolerations=[]'
+rendered "one effect is not any taint" '[{"effect": "NoSchedule", "operator": "Exists"}]' "$taints" \
+    --set 'csi.tolerations[0].effect=NoSchedule,csi.tolerations[0].operator=Exists'
 rendered "the key stays with the Datasets" 1 "sed -n '/^kind: Secret/,/^---/p' $work/rendered.yaml | grep -c 'resource-policy: keep'"
 rendered "the key goes with the kinds" 0 "sed -n '/^kind: Secret/,/^---/p' $work/rendered.yaml | grep -c 'resource-policy: keep'" --set crds.keep=false
 

@@ -20,6 +20,11 @@
 {{- $nodes = append $nodes (dict "key" $key "operator" "In" "values" ($values | uniq)) }}
 {{- end }}
 {{- with $nodes }}{{ $_ := set $c "pluginNodes" . }}{{ end }}
+{{- $everywhere := false }}
+{{- range .Values.csi.tolerations }}
+{{- if and (eq (.operator | default "") "Exists") (not .key) (not .effect) }}{{ $everywhere = true }}{{ end }}
+{{- end }}
+{{- if not $everywhere }}{{ $_ := set $c "pluginTolerations" (.Values.csi.tolerations | default list) }}{{ end }}
 {{- $limits := dict }}
 {{- if not (kindIs "invalid" .Values.limits.replicas) }}{{ $_ := set $limits "replicas" (int64 .Values.limits.replicas) }}{{ end }}
 {{- with .Values.limits.tierQuota }}{{ $_ := set $limits "tierQuota" (kindIs "string" . | ternary . (printf "%d" (int64 (kindIs "string" . | ternary 0 .)))) }}{{ end }}

@@ -408,10 +408,57 @@ static void test_said_goes_before_usual(void **state)
     assert_true(silent->worker.tiers.memory == (int64_t)100 << 30);
 }
 
+/* Each taint that cache workers tolerate by themselves is held to what the node plugin does. */
+static void test_hold_to_plugin(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *held;
+    } table[] = {
+        {"{'pluginTolerations': []}", "[]"},
+        {"{'pluginTolerations': [{'key': 'a'}, {'key': 'nvidia.com/gpu', 'operator': 'Exists', "
+         "'effect': 'NoExecute', 'tolerationSeconds': 9}]}",
+            "[{'effect':'NoExecute','key':'nvidia.com/gpu','operator':'Exists'}]"},
+        {"{'pluginTolerations': [{'key': 'amd.com/gpu', 'value': 'x'}]}",
+            "[{'key':'amd.com/gpu','value':'x'}]"},
+        {"{'pluginTolerations': [{'key': 'sku', 'value': 'gpu'}]}",
+            "[{'key':'sku','operator':'Equal','value':'gpu'}]"},
+        {"{'pluginTolerations': [{'key': 'sku', 'value': 'cpu'}]}", "[]"},
+        {"{'pluginTolerations': [{'key': 'sku', 'operator': 'Exists'}]}",
+            "[{'key':'sku','operator':'Equal','value':'gpu'}]"},
+        {"{'pluginTolerations': [], 'defaults': {'cache': {'worker': {'tolerations': [{'key': "
+         "'b'}]}}}}",
+            "[{'key':'b'}]"},
+        {"{'defaults': {}}", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct err e = ERR_INIT;
+        cleanup_json json_t *config = quoted(table[i].config);
+        dataset_hold_to_plugin(config);
+        const json_t *held = jget(config, "defaults.cache.worker.tolerations");
+        if (!table[i].held) {
+            assert_null(held);
+            continue;
+        }
+        cleanup_json json_t *expected = quoted(table[i].held);
+        if (!json_equal(held, expected))
+            fail_msg("%s: %s", table[i].config, json_dumps(held, JSON_COMPACT | JSON_SORT_KEYS));
+        assert_int_equal(dataset_check_defaults(jget(config, "defaults"), &e), 0);
+    }
+    cleanup_json json_t *any = quoted(
+        "{'pluginTolerations': [{'operator': 'Exists', 'effect': 'NoSchedule'}]}");
+    dataset_hold_to_plugin(any);
+    const json_t *held = jget(any, "defaults.cache.worker.tolerations");
+    assert_int_equal(json_array_size(held), 8);
+    for (size_t i = 0; i < 8; i++)
+        assert_string_equal(jget_str(json_array_get(held, i), "effect", ""), "NoSchedule");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_hold_to_plugin),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_option_names),
         cmocka_unit_test(test_shapes),
