@@ -93,6 +93,10 @@ static int parse_replica(struct tfjob *j, const char *key, const json_t *v, stru
             return err_wrap(e, "spec.tfReplicaSpecs.%s", key);
         r->replicas = (int)n;
     }
+    if (r->replicas > 1 && (t == TFJOB_CHIEF || t == TFJOB_MASTER))
+        return err_set(e, ERR_INVALID,
+            "spec.tfReplicaSpecs.%s.replicas is %d: TensorFlow takes one chief at most; make the others Worker",
+            key, r->replicas);
     if (parse_restart(jget(v, "restartPolicy"), key, &r->restart, e))
         return -1;
     r->template = jget_obj(v, "template");
