@@ -9,7 +9,6 @@
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/base/text.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -26,7 +25,6 @@
 #define PAUSE_MAX_NS (8 * NS_PER_S)
 #define STALL_NS     (120 * NS_PER_S)
 #define RATE_NS      (10 * NS_PER_MS)
-#define UNSEEN       " (it holds an invisible character, or a blank that is none: is that meant?)"
 #define GONE_MOST    320 /* of what is said of paths that are not there: people see 400 */
 #define NAMED_MAX    100 /* failed files in the log */
 /* that many files failed one after the other, each after all its tries: nothing works */
@@ -354,8 +352,8 @@ static int list_path(struct load *l, struct load_listing *li, struct err *e)
         }
     }
     load_targets_free(t, n);
-    bool typo = rc && e->cls == ERR_NOTFOUND && text_has_unseen(path, strlen(path));
-    return rc ? err_wrap(e, "list %s%s", path, typo ? UNSEEN : "") : 0;
+    return rc ? err_wrap(e, "list %s%s", path, e->cls == ERR_NOTFOUND ? load_path_hint(path) : "")
+              : 0;
 }
 
 /* Paths that are not there: the words about the first, and the names of others as long as there is

@@ -120,5 +120,7 @@ struct load_target {
 };
 struct load_target *load_targets(const struct conf *conf, const char *path, size_t *n);
 void load_targets_free(struct load_target *t, size_t n);
+/* Why a path may be one that is not there, as " (…)", or "". A literal. */
+const char *load_path_hint(const char *path);
 
 #endif

@@ -3,6 +3,7 @@
 #include "fuse/worker/load_pass.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,4 +68,13 @@ int load_set_empty(const struct load *l, const struct load_path *path, struct er
         *dir && len && url[len - 1] != '/' ? "/" : "", dir, more);
     load_targets_free(t, n);
     return -1;
+}
+
+const char *load_path_hint(const char *path)
+{
+    if (text_has_unseen(path, strlen(path)))
+        return " (it holds an invisible character, or a blank that is none: is that meant?)";
+    return strpbrk(path, "*?{[")
+        ? " (paths are names, no patterns: write the directory, and all below it is meant)"
+        : "";
 }

@@ -161,6 +161,10 @@ static void test_mounts_below_what_is_not_there(void **state)
                       *typo = loaded_as(two, unseen, 0, LOADER_EXIT_FINAL);
     assert_null(strstr(gone, "invisible character"));
     assert_non_null(strstr(typo, "it holds an invisible character"));
+    char pattern[] = "/train/*.tfrecord";
+    cleanup_free char *none = loaded_as(two, pattern, 0, LOADER_EXIT_FINAL);
+    assert_non_null(strstr(none, "paths are names, no patterns"));
+    assert_null(strstr(gone, "no patterns"));
 }
 
 static void test_rate(void **state)
