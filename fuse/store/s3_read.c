@@ -58,6 +58,21 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
     }
 }
 
+/* Is the prefix without its slash an object with something in it? Empty ones are marks of
+ * directories that some tools make. */
+static bool is_object(struct s3 *s, struct retry *r)
+{
+    struct s3_page page;
+    struct err ignored = ERR_INIT;
+    cleanup_free char *key = xstrndup(s->prefix, strlen(s->prefix) - 1);
+    if (s3_page(s, key, false, NULL, 1, r, &page, &ignored))
+        return false;
+    bool is = page.n == 1 && page.items[0].key && strcmp(page.items[0].key, key) == 0
+        && page.items[0].size > 0;
+    s3_page_free(&page);
+    return is;
+}
+
 int s3_check(void *impl, struct err *e)
 {
     struct s3 *s = impl;
@@ -66,9 +81,12 @@ int s3_check(void *impl, struct err *e)
     struct s3_page page;
     if (s3_page(s, s->prefix, false, NULL, 1, &r, &page, e))
         return -1;
-    bool empty = page.n == 0;
+    bool empty = page.n == 0 && *s->prefix;
     s3_page_free(&page);
-    if (empty && *s->prefix && s->params.mount->read_only)
+    if (empty && is_object(s, &r))
+        return store_err(e, ERR_INVALID, ENOTDIR, REASON_INVALID_URL, s->params.url,
+            ": it is one object, no directory: name the directory that it is in; pods find the object below it");
+    if (empty && s->params.mount->read_only)
         return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, s->params.url,
             ": bucket %s has no object below %s: correct the prefix in mountPoint", s->bucket,
             s->prefix);

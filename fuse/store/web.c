@@ -2,6 +2,7 @@
 /* The store of a web server: its options and its tables of functions. */
 #include "fuse/store/web.h"
 
+#include "fuse/store/web_words.h"
 #include "lib/base/mem.h"
 
 #include <stdlib.h>
@@ -60,6 +61,13 @@ static void web_close(void *impl)
 
 static void *web_open(const struct store_params *p, struct err *e)
 {
+    bool page;
+    cleanup_free char *bucket = web_bucket_of(p->url, &page);
+    if (page) {
+        store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url,
+            ": this is a page of a console, for people; the bucket is %s", bucket);
+        return NULL;
+    }
     size_t host = strcspn(p->rest, "/?#");
     if (!host || memchr(p->rest, '@', host) || strpbrk(p->rest, "?#")
         || strpbrk(p->rest, " \t\r\n")) {

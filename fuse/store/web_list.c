@@ -345,6 +345,19 @@ int web_list_tree(
     return web_list_page(impl, dir, true, cursor, fn, user, e);
 }
 
+/* Is it the URL of a file? Asked for without a slash, it has a length, and is led nowhere. */
+static bool is_file(struct web *w, struct retry *r)
+{
+    cleanup_free char *at = NULL;
+    cleanup_resp struct http_resp resp = {0};
+    struct err ignored = ERR_INIT;
+    char length[32];
+    struct web_call c = {.method = "HEAD", .url = w->params.url, .what = w->params.url};
+    return w->params.url[strlen(w->params.url) - 1] != '/'
+        && web_do(w, &c, r, &resp, &at, &ignored) == 0 && strcmp(at, w->params.url) == 0
+        && http_header(&resp, "content-length", length, sizeof length);
+}
+
 int web_check(void *impl, struct err *e)
 {
     struct web *w = impl;
@@ -358,5 +371,8 @@ int web_check(void *impl, struct err *e)
     if (rc && web_bucket_look(w, &r))
         rc = web_bucket_list(w, "", false, &cursor, &r, NULL, NULL, e);
     drop_names(&l);
+    if (rc && e->cls == ERR_NOTFOUND && is_file(w, &r))
+        rc = store_err(e, ERR_INVALID, ENOTDIR, REASON_INVALID_URL, w->params.url,
+            ": it is one file, no directory: name the directory that it is in; pods find the file below it");
     return rc;
 }

@@ -68,9 +68,12 @@ static int web_fail(const struct web *w, const struct web_call *c, const struct 
             words            ? words
                 : c->listing ? "the server has no such directory"
                              : "the server has no such file");
+    bool page;
+    cleanup_free char *bucket = web_bucket_of(w->params.url, &page);
     if (status == 401 || status == 403)
-        return store_err(
-            e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what, " (%d): %s", status, words);
+        return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what, " (%d): %s%s%s",
+            status, bucket ? "the bucket is not public; with keys it is mounted as " : words,
+            bucket ? bucket : "", bucket ? " and secretRef" : "");
     if (status == 412)
         return store_err(
             e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, c->what, ": the file has changed");

@@ -15,5 +15,9 @@ struct web_refusal {
 };
 /* NULL: nothing better than "the server has no such file" */
 const char *web_refusal_words(const struct web_refusal *r);
+/* How a URL of a bucket of Amazon's S3 or Google Cloud Storage is written for these stores,
+ * s3://bucket/prefix or gs://bucket/prefix; NULL: it is of none. *page: it is one of a console for
+ * people, which no program reads. Caller frees. */
+char *web_bucket_of(const char *url, bool *page);
 
 #endif

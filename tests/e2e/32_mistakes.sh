@@ -103,6 +103,8 @@ refused "more cache than there is" "$(mount "mountPoint: 's3://data'" "cache: {t
 refused "a medium of one's own" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{medium: NVMe, quota: 10Gi}]}")" medium Memory SSD HDD
 refused "a share as quota" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{medium: SSD, quota: 50%}]}")" quota "like 10Gi"
 refused "a tier as Fluid has it" "$(mount "mountPoint: 's3://data'" "cache: {tiers: [{mediumtype: MEM, path: /mnt, quota: 1Gi}]}")" "unknown field" spec.cache.tiers[0].mediumtype
+refused "a page of a console" "$(mount "mountPoint: 'https://eu-west-1.console.aws.amazon.com/s3/buckets/data'")" mountPoint "page of a console" s3://BUCKET
+refused "a bucket's web address, to write to" "$(mount "mountPoint: 'https://data.s3.eu-west-1.amazonaws.com'" "accessModes: [ReadWriteMany]")" "readOnly: true" s3://BUCKET
 refused "Hadoop's scheme" "$(mount "mountPoint: 's3a://data'")" mountPoint "unknown URL scheme" s3://bucket/prefix
 refused "the environment's names among the options" "$(mount "mountPoint: 's3://data', options: {AWS_ACCESS_KEY_ID: x}")" "unknown option AWS_ACCESS_KEY_ID" secretRef
 refused "memory without a unit" "$(mount "mountPoint: 's3://data'" "cache: {worker: {resources: {limits: {memory: 512}}}}")" "less than 1Mi" 512Mi
@@ -171,6 +173,7 @@ told_of_mount "half of the keys" "mountPoint: 's3://data', secretRef: {name: hal
 told_of_mount "a wrong key" "mountPoint: 's3://data', secretRef: {name: wrong}, options: {endpoint: '$S3'}" AccessDenied wrong s3://data
 told_of_mount "no key at all" "mountPoint: 's3://data', options: {endpoint: '$S3'}" AccessDenied secretRef
 told_of_mount "a wrong bucket" "mountPoint: 's3://nothere', secretRef: {name: keys}, options: {endpoint: '$S3'}" BucketNotFound nothere
+told_of_mount "one object" "mountPoint: 's3://data/sums.txt', secretRef: {name: keys}, options: {endpoint: '$S3'}" InvalidURL "one object" "the directory that it is in"
 told_of_mount "a wrong region" "mountPoint: 's3://data', secretRef: {name: keys}, options: {endpoint: '$S3', region: eu-west-9}" InvalidOption region us-east-1
 told_of_mount "a host misspelt" "mountPoint: 's3://data', secretRef: {name: keys}, options: {endpoint: 'http://no-such-host.invalid:7070'}" NameNotResolved no-such-host.invalid
 told_of_mount "a wrong port" "mountPoint: 's3://data', secretRef: {name: keys}, options: {endpoint: 'http://s3.$NS.svc.cluster.local:7071'}" Unreachable 7071

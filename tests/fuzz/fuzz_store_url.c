@@ -2,6 +2,7 @@
 /* Mount points and options as users write them: input is lines; the first is the URL, the others
  * key=value. */
 #include "fuse/store/store.h"
+#include "fuse/store/web_words.h"
 
 #include "lib/base/mem.h"
 
@@ -30,5 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!s && (e.cls == ERR_NONE || !*e.msg || strcmp(store_reason(&e), "StoreError") == 0))
         abort();
     store_free(s);
+    bool page;
+    free(web_bucket_of(mount.mount_point, &page));
     return 0;
 }

@@ -136,6 +136,12 @@ has "redirects that do not end are told" "the server leads on and on" "$out"
 
 run "$millrace" ls "$url/unlisted"
 has "a server that lists nothing says so" "AccessDenied (403)" "$out"
+run "$millrace" check "$url/sub/one"
+has "a file is no directory" "InvalidURL: it is one file, no directory: name the directory" "$out"
+run env http_proxy="$url" "$millrace" check http://my-bucket.s3.eu-west-1.amazonaws.com/unlisted/
+has "a bucket that is not public is told as one" "the bucket is not public; with keys it is mounted as s3://my-bucket/unlisted and secretRef" "$out"
+run "$millrace" check "https://s3.console.aws.amazon.com/s3/buckets/my-bucket?region=eu-west-1"
+has "a page of a console is no directory" "InvalidURL: this is a page of a console, for people; the bucket is s3://my-bucket" "$out"
 run "$millrace" ls --recursive "$url/unlisted/" --option manifest=files.list
 is "and is read by a list" "$(cut -f 1 tree/files.list | grep -v '^#' | grep . | sort -u)" "$(sort <<<"$out")"
 run "$millrace" ls "$url/unlisted/sub/" --option manifest=../files.list

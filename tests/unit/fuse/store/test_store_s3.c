@@ -310,6 +310,28 @@ static void a_name_far_behind_its_neighbours_is_still_a_directory(void **state)
     assert_true(st.is_dir);
 }
 
+/* Also where it is written to: nothing is below it yet, and pods would see an empty directory. */
+static void an_object_as_mount_point(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    fake_s3_put(w->server, "tars/train.tar", "x", 1);
+    fake_s3_put(w->server, "marked", "", 0); /* as some tools mark a directory */
+    static const char *const urls[] = {
+        "s3://data/tars/train.tar", "s3://data/tars/train.ta", "s3://data/marked"};
+    for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
+        char *was = w->m->conf.mount_point;
+        w->m->conf.mount_point = (char *)urls[i];
+        struct store *s = open_store(w->m, w->dir, PATIENT);
+        int rc = store_check(s, &e);
+        store_free(s);
+        w->m->conf.mount_point = was;
+        assert_int_equal(rc, i ? 0 : -1);
+    }
+    assert_string_equal(store_reason(&e), "InvalidURL");
+    assert_non_null(strstr(e.msg, "it is one object, no directory"));
+}
+
 static void new_credentials_are_used_at_once(void **state)
 {
     struct fixture *w = *state;
@@ -458,8 +480,9 @@ int main(void)
         with_fixture(a_server_without_ranges), with_fixture(errors_in_words),
         with_fixture(listings_survive_malformed_pages),
         with_fixture(a_name_far_behind_its_neighbours_is_still_a_directory),
-        with_fixture(new_credentials_are_used_at_once), with_fixture(secrets_that_are_missing),
-        with_fixture(a_public_bucket_needs_no_keys), with_fixture(a_refusal_without_keys_says_so),
+        with_fixture(an_object_as_mount_point), with_fixture(new_credentials_are_used_at_once),
+        with_fixture(secrets_that_are_missing), with_fixture(a_public_bucket_needs_no_keys),
+        with_fixture(a_refusal_without_keys_says_so),
         cmocka_unit_test(a_server_without_tls_is_told), with_fixture(a_wrong_clock_is_corrected),
         cmocka_unit_test(versions_from_etags), cmocka_unit_test(content_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include "fuse/store/store.h"
+#include "fuse/store/web_words.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -189,14 +190,55 @@ static void a_server_that_is_a_bucket(void **state)
     assert_non_null(strstr(e.msg, "the server has no such directory"));
     unsigned before = w.asked;
     assert_int_equal(store_check(s, &e), -1);
-    assert_int_equal(w.asked - before, 1);
+    assert_int_equal(w.asked - before, 2); /* and whether it is a file */
     close_url(s, m);
     serve_stop(server);
+}
+
+/* How buckets are written that people know by the addresses of their browsers. */
+static void addresses_of_buckets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *bucket;
+        bool page;
+    } table[] = {
+        {"https://my-bucket.s3.eu-west-1.amazonaws.com/a/b", "s3://my-bucket/a/b", false},
+        {"https://my.bucket.s3.amazonaws.com", "s3://my.bucket", false},
+        {"https://s3.my.s3.dualstack.eu-west-1.amazonaws.com/", "s3://s3.my", false},
+        {"http://b.s3-accelerate.amazonaws.com/a", "s3://b/a", false},
+        {"https://s3.cn-north-1.amazonaws.com.cn/my-bucket/a", "s3://my-bucket/a", false},
+        {"https://s3-eu-west-1.amazonaws.com:443/my-bucket", "s3://my-bucket", false},
+        {"https://S3.amazonaws.com/", NULL, false},
+        {"https://storage.googleapis.com/my-bucket/a", "gs://my-bucket/a", false},
+        {"https://my-bucket.storage.googleapis.com/a", "gs://my-bucket/a", false},
+        {"https://s3.console.aws.amazon.com/s3/buckets/b?region=eu-west-1", "s3://b", true},
+        {"https://eu-west-1.console.aws.amazon.com/s3/object/b?prefix=a", "s3://b", true},
+        {"https://console.aws.amazon.com/s3/home", "s3://BUCKET/PREFIX", true},
+        {"https://console.cloud.google.com/storage/browser/b/a;tab=objects", "gs://b/a", true},
+        {"https://storage.cloud.google.com/b/a", "gs://b/a", true},
+        {"https://storage.cloud.google.com", "gs://BUCKET/PREFIX", true},
+        {"https://lambda.eu-west-1.amazonaws.com/a", NULL, false},
+        {"https://console.aws.amazon.com.example/s3/buckets/b", NULL, false},
+        {"https://notstorage.googleapis.com/b", NULL, false},
+        {"https://example.com/s3/buckets/b", NULL, false},
+        {"https://am/", NULL, false},
+        {"s3://b.s3.amazonaws.com", NULL, false},
+        {"", NULL, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        bool page = !table[i].page;
+        cleanup_free char *bucket = web_bucket_of(table[i].url, &page);
+        if (page != table[i].page || !bucket != !table[i].bucket
+            || (bucket && strcmp(bucket, table[i].bucket) != 0))
+            fail_msg("%s: %s, page %d", table[i].url, bucket ? bucket : "none", page);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_bucket_below_a_server),
-        cmocka_unit_test(pages_go_on), cmocka_unit_test(a_server_that_is_a_bucket)};
+        cmocka_unit_test(addresses_of_buckets), cmocka_unit_test(pages_go_on),
+        cmocka_unit_test(a_server_that_is_a_bucket)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
