@@ -6,6 +6,7 @@
 #include "fuse/session/loop.h"
 #include "fuse/session/requests.h"
 #include "lib/base/log.h"
+#include "lib/base/mem.h"
 #include "lib/handoff/fuse_kernel.h"
 
 #include <errno.h>
@@ -20,6 +21,10 @@
 #include <unistd.h>
 
 #define UNIQUE_RESENT (UINT64_C(1) << 63)
+#define PAGE_BYTES    4096
+/* Of so many threads, a write of any size finds its memory; of more, what is not a large write. */
+#define WHOLE_MAX  32u
+#define PART_BYTES ((size_t)16 << 10)
 
 struct session {
     struct session_conf c;
@@ -32,12 +37,32 @@ struct session {
     _Atomic bool answered;      /* INIT */
     struct session_offer offer; /* the kernel's INIT */
     _Atomic bool unmounted;
+    _Atomic unsigned whole; /* threads whose buffer is in place as a whole */
 };
 
 static struct session *the_session; /* libfuse gives its hooks what the operations get */
 static __thread int32_t tl_backing;
 static __thread bool tl_resent;
 static __thread uint64_t tl_request;
+static __thread const void *tl_in_place; /* this thread's buffer */
+static __thread bool tl_whole;           /* counted in .whole */
+
+/* The kernel copies a request into the pages of a buffer. Who is killed while one of them does not
+ * exist yet makes the request fail with EIO, instead of leaving it to the next process
+ * (fs/fuse/dev.c: fuse_dev_do_read() ends what it could not copy). */
+static void put_in_place(struct session *s, char *buf, size_t len)
+{
+    if (tl_in_place == buf)
+        return;
+    tl_in_place = buf;
+    tl_whole = tl_whole || atomic_fetch_add(&s->whole, 1) < WHOLE_MAX;
+    if (!tl_whole)
+        atomic_fetch_sub(&s->whole, 1);
+    size_t in_place = tl_whole ? len : MIN(len, PART_BYTES);
+    for (size_t i = 0; i < in_place; i += PAGE_BYTES)
+        ((volatile char *)buf)[i] = 0;
+    ((volatile char *)buf)[in_place - 1] = 0; /* it may begin anywhere in a page */
+}
 
 static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
 {
@@ -51,6 +76,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
         session_offer_read(&s->offer, buf, s->c.init_len);
         return (ssize_t)s->c.init_len;
     }
+    put_in_place(s, buf, len);
     ssize_t n = loop_read(s->loop, buf, len);
     if (n < 0 && errno == ENODEV) {
         atomic_store(&s->unmounted, true);
@@ -108,6 +134,7 @@ static void answer_requests(void *user)
             fuse_session_process_buf(s->se, &buf);
     }
     free(buf.mem);
+    atomic_fetch_sub(&s->whole, tl_whole);
     requests_leave();
     if (n < 0 && n != -EINTR && !fuse_session_exited(s->se)) {
         atomic_store(&s->broken, -n);
