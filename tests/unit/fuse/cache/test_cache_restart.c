@@ -180,6 +180,7 @@ static void test_corruption_on_disk(void **state)
             wait_complete(f);
             cache_close(f);
         }
+        eventually(stats(c).buffer_bytes == 0); /* nothing fetches, and so holds them, any more */
         if (!running)
             cache_free(c);
         clock_sleep_ns(20 * NS_PER_MS); /* past the granularity of mtime */
