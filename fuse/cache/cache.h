@@ -21,6 +21,8 @@
 #include <sys/types.h>
 
 #define CACHE_BLOCK    (1u << 20) /* bytes */
+#define CACHE_PART     ((size_t)8 << 20)
+#define CACHE_PART_MAX ((size_t)32 << 20)
 #define CACHE_SCRUB_NS (25 * NS_PER_S)
 
 struct cache;      /* opaque */
@@ -49,6 +51,9 @@ struct cache_source {
     int (*fetch)(void *user, const struct cache_key *key, uint64_t off, size_t len,
         struct cache_sink *sink, const atomic_bool *cancel, struct err *e);
     void *user;
+    /* Bytes that one request for a file of that mount should have where many are wanted, up to
+     * CACHE_PART_MAX; 0, or NULL: CACHE_PART. Asked when a file is opened. */
+    size_t (*part)(void *user, uint32_t mount);
 };
 
 struct cache_conf {

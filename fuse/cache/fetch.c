@@ -343,7 +343,7 @@ int fetch_block(struct object *o, uint32_t block, uint32_t more, char *dst, uint
             pthread_mutex_unlock(&o->mu);
             return -1;
         }
-        uint32_t count = missing_run(o, block, MAX(1u, MIN(more, PART_BLOCKS)));
+        uint32_t count = missing_run(o, block, MAX(1u, MIN(more, o->part)));
         int64_t reserved = fetch_weight(o, block, count);
         f = fetch_new(o, block, count, reserved);
         if (!f) {

@@ -30,12 +30,23 @@ uint64_t cache_sized_version(const struct cache_key *key)
     return hash64_mix(meta_hash_version(key->version), key->size);
 }
 
+static uint32_t part_blocks(const struct cache *c, uint32_t mount)
+{
+    size_t bytes = c->source.part ? c->source.part(c->source.user, mount) : 0;
+    uint32_t blocks = 1;
+    while (blocks * (size_t)CACHE_BLOCK < MIN(bytes ? bytes : CACHE_PART, CACHE_PART_MAX))
+        blocks *= 2;
+    return blocks;
+}
+
 /* Its names, which what was opened for eviction alone has not; -1: no memory. */
 static int set_names(struct object *o, const struct cache_key *key)
 {
+    uint32_t part = part_blocks(o->c, key->mount);
     pthread_mutex_lock(&o->mu);
     if (!o->path) {
         o->mount = key->mount;
+        o->part = part;
         o->path = strdup(key->path);
         o->version = strdup(key->version);
         if (!o->path || !o->version) {

@@ -33,8 +33,7 @@
 #define ARENAS          4
 #define CACHE_LATELY_NS (50 * NS_PER_S) /* longer than from one question to the next */
 #define PAGE            4096u
-#define PART_BLOCKS     8u /* most blocks of one fetch */
-#define BUSY_TRIES      8  /* for a block that is evicted again before it could be read */
+#define BUSY_TRIES      8 /* for a block that is evicted again before it could be read */
 
 /* of the pool's jobs, the most urgent first: writing to a tier what was fetched, fetching ahead,
  * evicting, moving and verifying */
@@ -80,6 +79,7 @@ struct object {
     char *path, *version; /* NULL if opened for eviction alone; mu to set */
     struct meta_file id;  /* hashes and size */
     uint32_t nblocks, nsegs;
+    uint32_t part; /* most blocks of one fetch, a power of two */
     pthread_mutex_t mu;
     pthread_cond_t changed; /* a fetch ended, a block was filled */
     bool loaded;            /* mu */

@@ -43,7 +43,7 @@ int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err 
     len = MIN(len, o->id.size - off);
     uint32_t first = (uint32_t)(off / CACHE_BLOCK),
              last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
-    fetch_ahead(o, first, last - first + 1, PART_BLOCKS, true);
+    fetch_ahead(o, first, last - first + 1, o->part, true);
     return 0;
 }
 
@@ -96,9 +96,9 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
     uint32_t ahead = first;
     for (uint32_t b = first; b <= last; b++) {
         /* a single block is fetched right here */
-        if (first < last && ahead < b + 4 * PART_BLOCKS && ahead <= last)
-            ahead = fetch_ahead(o, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * PART_BLOCKS),
-                PART_BLOCKS, true);
+        if (first < last && ahead < b + 4 * o->part && ahead <= last)
+            ahead = fetch_ahead(
+                o, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * o->part), o->part, true);
         if (range_fill_block(o, b, true, e))
             return -1;
         progress_mark();
@@ -143,7 +143,7 @@ int cache_hold_span(
         for (uint32_t b = first; b <= last; b++) {
             struct err why = ERR_INIT;
             if (b == first && h == MISS)
-                fetch_ahead(o, first, last - first + 1, PART_BLOCKS, true);
+                fetch_ahead(o, first, last - first + 1, o->part, true);
             if (range_fill_block(o, b, false, &why) == 0)
                 continue;
             if (why.cls == ERR_EXHAUSTED && why.sys == ENOSPC)

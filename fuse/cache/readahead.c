@@ -61,7 +61,7 @@ static void readahead_advance(struct cache_file *f, uint64_t off, size_t len, ui
             *first = (uint32_t)(s->ahead / CACHE_BLOCK);
             *count = target > s->ahead ? (uint32_t)((target - s->ahead) / CACHE_BLOCK) : 0;
             for (*part = 1;
-                 *part < PART_BLOCKS && *part * 2ull * WINDOW_PARTS * CACHE_BLOCK <= window;)
+                 *part < f->o->part && *part * 2ull * WINDOW_PARTS * CACHE_BLOCK <= window;)
                 *part *= 2;
             s->ahead = MAX(s->ahead, target);
         }

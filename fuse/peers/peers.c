@@ -71,6 +71,14 @@ int peers_fetch(void *user, const struct cache_key *key, uint64_t off, size_t le
     return 0;
 }
 
+size_t peers_part(void *user, uint32_t mount)
+{
+    struct peers *p = user;
+    return mount < p->conf->nmounts && !peers_number(p)
+        ? store_part(p->conf->mounts[mount].mount_point)
+        : 0;
+}
+
 /* -- lifecycle ------------------------------------------------------------------------------- */
 
 struct peers *peers_new(const struct peers_conf *rc, struct err *e)

@@ -41,6 +41,9 @@ void peers_free(struct peers *p); /* no peers_fetch is running */
 int peers_fetch(void *peers, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e);
 
+/* Its .part: of the store, unless workers are asked. */
+size_t peers_part(void *peers, uint32_t mount);
+
 #define PEERS_CACHED "/v1/cached" /* peers_query(): how many bytes of it are here, in digits */
 
 struct peers_stats {

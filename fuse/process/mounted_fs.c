@@ -166,7 +166,7 @@ static int build_cache(struct mounted_fs *m, bool read_only, struct err *e)
         .ntiers = conf->ntiers,
         .mounts = conf->mounts,
         .nmounts = conf->nmounts,
-        .source = {peers_fetch, m->peers},
+        .source = {peers_fetch, m->peers, peers_part},
         .scrub_ns = CACHE_SCRUB_NS,
         .keep_free = conf->keep_free,
         .will_block = loop_will_block,

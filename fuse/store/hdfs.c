@@ -13,6 +13,8 @@
 
 #define PORT_HTTP  "9870"
 #define PORT_HTTPS "9871"
+/* A data node makes an HDFS client for each request and closes the connection after it. */
+#define PART ((size_t)32 << 20)
 
 static const struct store_option hdfs_options[] = {
     {"name-nodes", STORE_OPTION_STRING, {0}, {"nameNodes"},
@@ -200,7 +202,8 @@ static void hdfs_contact(void *impl, char **server, char **who)
 #define HDFS_KIND(name, help)                                                                      \
     {                                                                                              \
         .kind = {name, help, hdfs_options,                                                         \
-            STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, "delegation-token"}, \
+            STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, "delegation-token",  \
+            PART},                                                                                 \
         .open = hdfs_open, .close = hdfs_close, .check = hdfs_check, .contact = hdfs_contact,      \
         .stat_path = hdfs_stat, .list = hdfs_list, .list_tree = hdfs_list_tree, .read = hdfs_read, \
         .put = hdfs_put, .remove = hdfs_remove, .mkdir = hdfs_mkdir, .rmdir = hdfs_rmdir,          \

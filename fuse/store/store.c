@@ -71,6 +71,12 @@ const struct store_kind *store_kind_of(const char *url)
     return ops ? &ops->kind : NULL;
 }
 
+size_t store_part(const char *url)
+{
+    const struct store_kind *kind = store_kind_of(url);
+    return kind ? kind->part : 0;
+}
+
 static int err_unknown_scheme(const char *url, struct err *e)
 {
     cleanup_buf struct buf known = BUF_INIT(400);

@@ -91,9 +91,11 @@ struct store_kind {
     const struct store_spelling *spellings; /* of keys in Secrets, the first wins; may be NULL */
     size_t nspellings;
     const char *secret_help; /* where there are none: which keys, in words */
+    size_t part; /* bytes of a large file to ask for at a time; 0: it makes no difference */
 };
 const struct store_kind *store_kind_at(size_t i);        /* NULL: no more */
 const struct store_kind *store_kind_of(const char *url); /* NULL: no URL, or an unknown scheme */
+size_t store_part(const char *url);                      /* the kind's; 0: unknown */
 /* by its name or an alias; NULL: none */
 const struct store_option *store_option_find(const struct store_option *table, const char *name);
 

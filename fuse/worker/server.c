@@ -94,6 +94,12 @@ static int server_fetch(void *user, const struct cache_key *key, uint64_t off, s
         st, key->path, key->version, key->size, off, len, sink->take, sink->user, cancel, e);
 }
 
+static size_t server_part(void *user, uint32_t mount)
+{
+    const struct conf *conf = ((struct server *)user)->conf;
+    return mount < conf->nmounts ? store_part(conf->mounts[mount].mount_point) : 0;
+}
+
 /* -- looking at the stores ------------------------------------------------------------------- */
 
 static bool make_cache(struct server *s)
@@ -109,7 +115,7 @@ static bool make_cache(struct server *s)
         .fetch_threads = 32,
         .scrub_ns = CACHE_SCRUB_NS,
         .keep_free = conf->keep_free,
-        .source = {.fetch = server_fetch, .user = s}};
+        .source = {server_fetch, s, server_part}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);
     if (c) {

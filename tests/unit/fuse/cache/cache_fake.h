@@ -16,13 +16,14 @@
 
 struct fake {
     atomic_uint fetches, fail_percent, delay_us, running, most_running;
-    _Atomic uint64_t bytes;
-    atomic_uint fail_next; /* that many fetches fail, whatever fail_percent says */
+    _Atomic uint64_t bytes, largest; /* asked for: in all, and at a time */
+    atomic_uint fail_next;           /* that many fetches fail, whatever fail_percent says */
     /* bytes from this offset on do not come while `gate` is closed */
     _Atomic uint64_t slow_from;
     atomic_bool gate;
     atomic_uint origin; /* of all bytes */
     atomic_uint salt;   /* not 0: all are other bytes than they were */
+    atomic_size_t part; /* bytes; 0: as the cache does it */
     char gone[64];      /* fetches of this version fail with CONFLICT */
 };
 
@@ -116,11 +117,20 @@ static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t o
     while (now > most && !atomic_compare_exchange_weak(&f->most_running, &most, now))
         ;
     atomic_fetch_add(&f->bytes, len);
+    uint64_t largest = f->largest;
+    while (len > largest && !atomic_compare_exchange_weak(&f->largest, &largest, len))
+        ;
     if (f->delay_us)
         clock_sleep_ns((int64_t)f->delay_us * 1000);
     int rc = fake_answer(f, n, key, off, len, sink, cancel, e);
     atomic_fetch_sub(&f->running, 1);
     return rc;
+}
+
+static inline size_t fake_part(void *user, uint32_t mount)
+{
+    (void)mount;
+    return ((struct fake *)user)->part;
 }
 
 /* An empty directory of this test's own below $TMPDIR; removed by fake_dir_free. */

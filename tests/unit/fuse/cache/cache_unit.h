@@ -51,7 +51,7 @@ static inline struct cache *open_cache(int64_t mem, int64_t ssd)
         .ntiers = n,
         .buffer_budget = 64 << 20,
         .fetch_threads = 8,
-        .source = {fake_fetch, &fake}};
+        .source = {fake_fetch, &fake, fake_part}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&conf, &e);
     if (!c)

@@ -253,6 +253,23 @@ static void test_window_grows_and_random_does_not(void **state)
     cache_free(c);
 }
 
+static void test_requests_as_large_as_the_source_likes(void **state)
+{
+    (void)state;
+    static const size_t parts[][2] = {{0, 8}, {1, 1}, {5, 8}, {32, 32}, {1024, 32}}; /* MiB */
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        struct cache *c = open_cache(256 << 20, 0);
+        fake.part = parts[i][0] * MIB;
+        fake.largest = 0;
+        struct cache_file *f = open_file(c, "parts", "1", 64u * MIB);
+        assert_int_equal(cache_prefetch(f, 0, 64u * MIB, NULL), 0);
+        wait_complete(f);
+        assert_int_equal(fake.largest, parts[i][1] * MIB);
+        cache_close(f);
+        cache_free(c);
+    }
+}
+
 /* Who stops after the beginning has cost the store four times that at most. */
 static void test_ahead_in_proportion(void **state)
 {
@@ -434,6 +451,7 @@ int main(void)
         T(test_blocks_are_read_as_they_come),
         T(test_what_came_before_a_failure_stays),
         T(test_window_grows_and_random_does_not),
+        T(test_requests_as_large_as_the_source_likes),
         T(test_ahead_in_proportion),
         T(test_hits_are_counted_honestly),
         T(test_failures),

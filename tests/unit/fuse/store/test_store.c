@@ -179,6 +179,15 @@ static void pauses_grow_and_stay_in_bounds(void **state)
         }
 }
 
+static void requests_of_a_size(void **state)
+{
+    (void)state;
+    assert_int_equal(store_part("hdfs://nn:8020/a"), 32u << 20);
+    assert_int_equal(store_part("swebhdfs://nn/a"), 32u << 20);
+    assert_int_equal(store_part("s3://bucket/a"), 0);
+    assert_int_equal(store_part("nothing:/a"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +195,7 @@ int main(void)
         cmocka_unit_test(where_requests_go),
         cmocka_unit_test(reasons_survive_context),
         cmocka_unit_test(names_and_paths),
+        cmocka_unit_test(requests_of_a_size),
         cmocka_unit_test(pauses_grow_and_stay_in_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
