@@ -37,6 +37,7 @@ void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
         .gang = jget_str(world, "gangScheduler", ""),
         .cached = jget_arr(world, "cached"),
         .claims = jget_obj(world, "claims"),
+        .logs_missing = jget_bool(world, "logsMissing", false),
         .crd_problem = jget_str(world, "crdProblem", NULL)};
     cleanup_free char *tensorboard = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, kube_name(cr));
     json_t *objects = (json_t *)(uintptr_t)world;
