@@ -126,6 +126,9 @@ int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, str
 void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out);
 /* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */
 json_t *tfjob_claims(const json_t *cr);
+/* Name of the claim that its TensorBoard is to mount, whether that may be or not; NULL: it has
+ * none. Caller frees. */
+char *tfjob_tensorboard_claim(const json_t *cr);
 bool tfjob_has_ended(const json_t *cr);         /* by its stored status */
 bool tfjob_runs(const json_t *cr);              /* the same: some of its pods do */
 #define TFJOB_TENSORBOARD_SUFFIX "-tensorboard" /* of the job's name: Deployment and Service */

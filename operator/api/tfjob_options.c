@@ -187,6 +187,13 @@ json_t *tfjob_claims(const json_t *cr)
     return names;
 }
 
+char *tfjob_tensorboard_claim(const json_t *cr)
+{
+    const char *value = kube_annotation(cr, ANNOTATION_TENSORBOARD);
+    size_t n = strcspn(value, "/");
+    return n ? xstrndup(value, n) : NULL;
+}
+
 bool tfjob_has_ended(const json_t *cr)
 {
     const json_t *conditions = jget_arr(cr, "status.conditions");

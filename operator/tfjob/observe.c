@@ -69,6 +69,9 @@ static void values_claim(
     if (tfjob_has_ended(job))
         return;
     cleanup_json json_t *claims = tfjob_claims(job);
+    cleanup_free char *logs = tfjob_tensorboard_claim(job);
+    if (logs)
+        json_array_append_new(claims, json_string(logs));
     for (size_t i = 0; i < json_array_size(claims); i++) {
         cleanup_free char *key = kube_key(
             kube_namespace(job), json_string_value(json_array_get(claims, i)));
@@ -199,6 +202,17 @@ static void find_tensorboard(const struct tfjob_informers *c, struct tfjob_refs 
     r->tensorboard_service = informer_get(c->services, key);
 }
 
+static bool misses_logs(const struct tfjob_informers *c, const json_t *job)
+{
+    cleanup_free char *claim = tfjob_tensorboard_claim(job);
+    if (!claim)
+        return false;
+    cleanup_free char *key = kube_key(kube_namespace(job), claim);
+    cleanup_obj struct obj *there = informer_get(c->claims, key),
+                           *dataset = informer_get(c->datasets, key);
+    return !there && !dataset;
+}
+
 void tfjob_observe(
     const struct tfjob_informers *c, const char *key, int64_t now_ns, struct tfjob_refs *out)
 {
@@ -214,6 +228,7 @@ void tfjob_observe(
     find_tensorboard(c, out);
     if (!tfjob_has_ended(o->job))
         find_data(c, out);
+    o->logs_missing = misses_logs(c, o->job);
     if (c->pod_groups)
         out->pod_group = informer_get(c->pod_groups, key);
     o->pods = borrow(&out->pods), o->npods = out->pods.n;

@@ -21,6 +21,7 @@ struct tfjob_observed {
     const char *gang;
     const json_t *pod_group; /* of the job's name, whoever owns it; NULL: none */
     const json_t *tensorboard, *tensorboard_service; /* its Deployment and Service */
+    bool logs_missing; /* the claim that it is to mount is neither there nor a Dataset's */
     /* on which pods of it are being deleted; one that is missing is gone */
     const json_t **nodes;
     const json_t **datasets; /* whose claims it mounts */

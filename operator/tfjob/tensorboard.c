@@ -86,11 +86,11 @@ static bool writer_has_node(const struct tfjob_pass *p)
     return false;
 }
 
-static json_t *tensorboard_deployment(const struct tfjob *j, const char *name)
+static json_t *tensorboard_deployment(const struct tfjob_pass *p, const char *name)
 {
+    const struct tfjob *j = p->job;
     const char *slash = strchr(j->annotations.tensorboard, '/');
-    cleanup_free char *claim = xstrndup(
-        j->annotations.tensorboard, strcspn(j->annotations.tensorboard, "/"));
+    cleanup_free char *claim = tfjob_tensorboard_claim(p->o->job);
     json_t *spec = json_pack("{s:o s:[o] s:[{s:s s:{s:s s:b}}]}", "affinity", beside_writer(j),
         "containers", tensorboard_container(j, slash ? slash : ""), "volumes", "name", "logs",
         "persistentVolumeClaim", "claimName", claim, "readOnly", 1);
@@ -123,6 +123,16 @@ static void apply_unless_foreign(
     plan_apply(p->plan, res, desired_take, there);
 }
 
+/* It is made nevertheless: its pod starts when the claim is there. */
+static void say_no_logs(struct tfjob_pass *p)
+{
+    cleanup_free char *claim = tfjob_tensorboard_claim(p->o->job);
+    pass_event(p, true, "TensorBoardFailed",
+        "there is no PersistentVolumeClaim %s, nor a Dataset of that name: make it, or correct the annotation " ANNOTATION_TENSORBOARD
+        "; the job runs on, and its TensorBoard waits",
+        claim);
+}
+
 void pass_tensorboard(struct tfjob_pass *p)
 {
     const struct tfjob_observed *o = p->o;
@@ -131,9 +141,11 @@ void pass_tensorboard(struct tfjob_pass *p)
         cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job->name);
         apply_unless_foreign(
             p, &kube_services, tensorboard_service(p->job, name), o->tensorboard_service);
+        if (o->logs_missing && !pass_has_ended(p) && writer_has_node(p))
+            say_no_logs(p);
         if (o->tensorboard || pass_has_ended(p) || writer_has_node(p))
             apply_unless_foreign(
-                p, &kube_deployments, tensorboard_deployment(p->job, name), o->tensorboard);
+                p, &kube_deployments, tensorboard_deployment(p, name), o->tensorboard);
         plan_extra(p->plan, since);
         return;
     }
