@@ -262,7 +262,12 @@ for component in operator csi gpuSlices; do
     refused "$component/resources': additional properties 'limit'" --set "$component.resources.limit.cpu=1"
     good a --set "$component.resources.limits.cpu=0.5,$component.resources.limits.memory=1e9,$component.resources.requests.ephemeral-storage=1.5Gi"
 done
-for dir in / /dev/nvme1n1 /proc /mnt/ mnt /mnt/../etc /mnt/. '/mnt/a b' '/mnt/a: b'; do refused csi/cacheDir --set-string "csi.cacheDir=$dir"; done
+for dir in / /dev/nvme1n1 /proc /etc /etc/millrace /var /var/lib /var/lib/docker/cache /usr/local /run/cache /tmp /var/lib/kubelet/pods; do
+    refused "is $dir, which belongs to the system" --set-string "csi.cacheDir=$dir"
+    refused "is $dir, which belongs to the system" --set-json "csi.cacheDirs=[{\"nodeSelector\": {\"a\": \"b\"}, \"path\": \"$dir\"}]"
+done
+for dir in /mnt /mnt/k8s-disks/0 /data /var/lib/millrace /var/cache/millrace /opt/cache /etcetera /home/cache /nvme; do good a --set-string "csi.cacheDir=$dir"; done
+for dir in /mnt/ mnt /mnt/../etc /mnt/. '/mnt/a b' '/mnt/a: b'; do refused csi/cacheDir --set-string "csi.cacheDir=$dir"; done
 refused "which is csi.kubeletDir" --set csi.cacheDir=/var/lib/kubelet
 refused "which is csi.kubeletDir" --set-json 'csi.cacheDirs=[{"nodeSelector": {"a": "b"}, "path": "/var/lib/kubelet"}]'
 
