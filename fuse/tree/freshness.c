@@ -113,11 +113,11 @@ bool tree_is_complete(struct tree *t, uint64_t dir, struct inode *d)
     return (d->flags & INODE_LISTED) && tree_is_fresh(t, d->mount, d->listed_s);
 }
 
-bool tree_is_current(struct tree *t, uint64_t dir, struct inode *d)
+bool tree_may_grow(const struct tree *t, const struct inode *d)
 {
-    return tree_is_complete(t, dir, d)
-        && (!(d->flags & INODE_LISTED) || (d->flags & INODE_LOCAL) || d->mount == INODE_NO_MOUNT
-            || d->nchildren > TREE_PAGE_ENTRIES || tree_is_fresh_absence(t, d->mount, d->listed_s));
+    return (d->flags & INODE_LISTED) && !(d->flags & INODE_LOCAL) && d->mount != INODE_NO_MOUNT
+        && !t->c.conf->read_only && !stays_so(t, d->mount, d->listed_s)
+        && d->nchildren <= TREE_PAGE_ENTRIES;
 }
 
 bool tree_is_old(struct tree *t, const struct inode *dir)

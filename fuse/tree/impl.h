@@ -34,9 +34,9 @@ bool tree_is_fresh_absence(const struct tree *t, unsigned mount, uint32_t when_s
 bool tree_is_ours(const struct inode *n);
 /* Known in full, as far as this inode can have children. Fills *d. */
 bool tree_is_complete(struct tree *t, uint64_t dir, struct inode *d);
-/* The same, as of a second ago where other nodes may write, too, if one page tells it: that is as
- * cheap as a question for a name. */
-bool tree_is_current(struct tree *t, uint64_t dir, struct inode *d);
+/* Other nodes may have put something into a directory that was listed, and one page tells it: that
+ * is as cheap as a question for a name. */
+bool tree_may_grow(const struct tree *t, const struct inode *dir);
 /* About what stores put into one page: larger directories are not listed again for one name. */
 #define TREE_PAGE_ENTRIES 1000
 /* A store failed with e: may what is known be served all the same? Remembers that it failed. */
@@ -46,10 +46,9 @@ bool tree_store_is_down(const struct tree *t, unsigned mount); /* it failed a mo
 int tree_fail_down(struct tree *t, unsigned mount, const char *name, struct err *e);
 
 /* -- listing.c: directories, page by page -- */
-/* Is it known as the caller needs it? Fills *d. */
-typedef bool tree_done(struct tree *t, uint64_t dir, struct inode *d);
-/* Pages until enough() says so (NULL: never) or the directory is done. */
-int tree_list_until(struct tree *t, uint64_t dir, tree_done *done,
+/* Pages until enough() says so (NULL: never) or the directory is complete; anew: by a listing that
+ * began after the call. */
+int tree_list_until(struct tree *t, uint64_t dir, bool anew,
     bool (*enough)(struct tree *t, uint64_t dir, const void *what), const void *what,
     struct err *e);
 /* One page of a directory that is not complete. */

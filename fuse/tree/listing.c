@@ -23,6 +23,8 @@ struct tree_listing {
     bool hidden;        /* mu; a file was passed over because a directory has its name */
     uint32_t start_s, page_s; /* mu; of its first and of its latest page */
     uint64_t asked;           /* mu; inodes_asked() before its first page */
+    int64_t start_ns;         /* mu; as start_s, monotonic */
+    int64_t whole_ns;         /* mu; the start_ns of the latest one that came to its end; 0 none */
     int64_t failed_ns;        /* mu; monotonic: when a page last did not come; 0 never */
     struct err why;           /* mu; … and why */
 };
@@ -128,6 +130,7 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
         l->begun = true;
         l->hidden = l->grew = false;
         l->start_s = tree_now_s();
+        l->start_ns = clock_mono_ns();
         l->asked = asked;
     }
     struct inode d = {0};
@@ -158,15 +161,17 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
         t->c.changed(t->c.user, l->dir, "");
     if (l->hidden)
         inodes_unlist(t->c.inodes, l->dir);
+    l->whole_ns = l->start_ns;
     listing_reset(l);
     return 0;
 }
 
-int tree_list_until(struct tree *t, uint64_t dir, tree_done *done,
+int tree_list_until(struct tree *t, uint64_t dir, bool anew,
     bool (*enough)(struct tree *t, uint64_t dir, const void *what), const void *what, struct err *e)
 {
     struct inode d;
-    if (done(t, dir, &d) || ((d.flags & INODE_LISTED) && tree_store_is_down(t, d.mount)))
+    if ((tree_is_complete(t, dir, &d) && !anew)
+        || ((d.flags & INODE_LISTED) && tree_store_is_down(t, d.mount)))
         return 0;
     struct tree_listing *l = listing_get(t, dir, e);
     if (!l)
@@ -180,7 +185,8 @@ int tree_list_until(struct tree *t, uint64_t dir, tree_done *done,
         *e = l->why;
         rc = -1;
     }
-    while (rc == 1 && !done(t, dir, &d)) {
+    /* anew: what another thread had begun before comes to its end first */
+    while (rc >= 0 && (anew ? l->whole_ns < asked : rc == 1 && !tree_is_complete(t, dir, &d))) {
         rc = listing_next_page(t, l, e);
         if (rc < 0) {
             l->failed_ns = clock_mono_ns();
@@ -225,12 +231,12 @@ int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e)
     if (cookie && (d.flags & INODE_LISTED))
         return 0;
     return tree_list_until(
-        t, dir, tree_is_current, d.flags & INODE_LISTED ? NULL : has_after, &cookie, e);
+        t, dir, tree_may_grow(t, &d), d.flags & INODE_LISTED ? NULL : has_after, &cookie, e);
 }
 
 int tree_fill_all(struct tree *t, uint64_t dir, struct err *e)
 {
-    return tree_list_until(t, dir, tree_is_complete, NULL, NULL, e);
+    return tree_list_until(t, dir, false, NULL, NULL, e);
 }
 
 /* One page is as cheap as a question for one name, and answers the next ones too. */
@@ -244,7 +250,7 @@ static bool one_page(struct tree *t, uint64_t dir, const void *what)
 
 int tree_list_page(struct tree *t, uint64_t dir, struct err *e)
 {
-    return tree_list_until(t, dir, tree_is_complete, one_page, NULL, e);
+    return tree_list_until(t, dir, false, one_page, NULL, e);
 }
 
 void tree_free_listings(struct tree *t)

@@ -62,11 +62,11 @@ for kind in posix s3; do
     mkdir "$MNT/out"
     [ -z "$(ls "$MNT/out")" ]
     echo theirs | put out/part-0
-    wait_for "another's file in a directory of ours" eval '[ "$(ls "$MNT/out")" = part-0 ]'
+    [ "$(ls "$MNT/out")" = part-0 ] || die "another's file is not in a directory of ours, at once: $(ls "$MNT/out")"
     echo theirs | put out/part-1
     mv "$MNT/out" "$MNT/renamed"
     [ "$(cat "$MNT/renamed/part-0")" = theirs ]
-    wait_for "both files under the new name" eval '[ "$(ls "$MNT/renamed" | tr "\n" " ")" = "part-0 part-1 " ]'
+    [ "$(ls "$MNT/renamed" | tr "\n" " ")" = "part-0 part-1 " ] || die "both files under the new name: $(ls "$MNT/renamed")"
     fuse_umount
     rm -rf "$CACHE"
 done

@@ -60,7 +60,9 @@ ended() { wc -l <"$WORK/ended"; }
 others_are_served() # ROUND
 {
     [ "$(head -c 3 "$MNT/dead/files/f0")" = abc ] || die "what is cached waits for the store"
-    [ "$(find "$MNT/dead/files" -name 'f*' -size 10c | wc -l)" = $((2 * READERS + 1)) ] || die "what is known waits for the store"
+    # by name: who reads a directory where others write asks what they have put there
+    [ "$(seq -f "$MNT/dead/files/f%g" 0 $((2 * READERS)) | xargs stat -c %s | grep -cx 10)" = $((2 * READERS + 1)) ] ||
+        die "what is known waits for the store"
     cmp "$DATA/file$1" "$MNT/well/file$1"
     cp "$DATA/file$1" "$MNT/well/copy$1"
     cmp "$DATA/file$1" "$DATA/copy$1"
