@@ -149,6 +149,11 @@ static void test_file(void **state)
     struct fuse_fsync_in sync = {.fh = 1};
     assert_int_equal(ASK(k, FUSE_FSYNC, made.nodeid, sync), 0);
     fx_store_is(k->x, "main/a", "hello");
+    w.offset = 5;
+    assert_int_equal(ask(k, FUSE_WRITE, made.nodeid, &w, sizeof w, NULL, ", you", 5), 0);
+    sync.fh = 0; /* of a descriptor that is for reading only: it saves what others wrote */
+    assert_int_equal(ASK(k, FUSE_FSYNC, made.nodeid, sync), 0);
+    fx_store_is(k->x, "main/a", "hello, you");
     struct fuse_release_in release = {.fh = 1};
     assert_int_equal(ASK(k, FUSE_RELEASE, made.nodeid, release), 0);
     assert_int_equal(fx_inode(k->x, made.nodeid).opens, 0);
