@@ -49,7 +49,8 @@ def ended():
     cond = lambda t, s, m: {"type": t, "status": s, "reason": "TFJob" + t, "message": m, "lastUpdateTime": now, "lastTransitionTime": now}
     return {"conditions": [cond("Created", "True", "TFJob is created."), cond("Running", "False", "TFJob is running."),
                            cond("Succeeded", "True", "TFJob successfully completed.")],
-            "replicaStatuses": {"Chief": {"succeeded": 1}, "Worker": {"succeeded": 2}}, "startTime": now, "completionTime": now}
+            "replicaStatuses": {"Chief": {"succeeded": 1}, "Worker": {"succeeded": 2}}, "startTime": now, "completionTime": now,
+            "observedGeneration": 1}  # or ours would write it to each, once, while it is to be at rest
 
 
 def submit(first, step):
