@@ -24,6 +24,8 @@ static const struct {
     {"FileNotFoundException", NULL, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, ""},
     {"SecurityException", "token", ERR_DENIED, EACCES, REASON_EXPIRED,
         "; put a new delegation token into the Secret"},
+    {"SecurityException", "Failed to obtain user group information", ERR_DENIED, EACCES,
+        REASON_EXPIRED, "; is it a delegation token? Put a new one into the Secret"},
     {"InvalidToken", NULL, ERR_DENIED, EACCES, REASON_EXPIRED,
         "; put a new delegation token into the Secret"},
     {"AccessControlException", NULL, ERR_DENIED, EACCES, REASON_ACCESS_DENIED,

@@ -6,6 +6,8 @@
 #                      and HDFS_RPC (arrays of host:port). Exit status 77 (SKIP) where there is no Hadoop.
 #   hdfs_run NAME      starts name1, name2 or data; hdfs_kill NAME [SIGNAL] ends it
 #   hdfs_tls           before hdfs_start: all serve https://, too; sets HDFS_HTTPS (host:port of the name node) and HDFS_CA (a file)
+#   hdfs_kerberos      before hdfs_start: all of it in secure mode, with a KDC of its own; HDFS_KEYTAB has the superuser's key, and
+#                      KRB5_CONFIG is exported. Exit status 77 where there is no KDC. Clients of ours ask by hdfs_does alone.
 #   hdfs_httpfs        after one with "${HDFS_PROXY[@]}" in HDFS_MORE: starts HttpFS; sets HDFS_HTTPFS (host:port)
 #   hdfs COMMAND…      Hadoop's own client: hdfs dfs -ls /, hdfs dfsadmin …, hdfs haadmin …
 # HDFS_HOST: the address that all listen on; HDFS_ON: a command that runs another one where that address is; HDFS_BASE: the first of the
@@ -14,6 +16,7 @@
 HDFS_JARS=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/hadoop/lib
 HDFS_MORE=()
 HDFS_HOST=127.0.0.1 HDFS_ON=()
+HDFS_JAVA=() HDFS_CURL=() # more arguments
 HDFS_PROXY=("hadoop.proxyuser.$(id -un).hosts=*" "hadoop.proxyuser.$(id -un).groups=*") # it speaks for others
 HDFS_BASE=$((10000 + RANDOM % 20000))
 declare -A HDFS_PIDS=()
@@ -25,7 +28,7 @@ hdfs_java() # CONFIGURATION HEAP_MB CLASS ARGUMENT…
     shift 2
     set -- "-Dhttpfs.home.dir=$conf" "-Dhttpfs.config.dir=$conf" "-Dhttpfs.log.dir=$conf" "-Dhttpfs.temp.dir=$conf" "$@"
     exec "${HDFS_ON[@]}" java "-Xmx${heap}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true \
-        --add-opens=java.base/java.lang=ALL-UNNAMED -cp "$conf:$HDFS_JARS/*" "$@"
+        "${HDFS_JAVA[@]}" --add-opens=java.base/java.lang=ALL-UNNAMED -cp "$conf:$HDFS_JARS/*" "$@"
 }
 
 hdfs()
@@ -144,14 +147,14 @@ hdfs_run() # NAME
 
 hdfs_does() # HOST:PORT METHOD PATH?op=…: by curl, as the superuser; prints the answer
 {
-    "${HDFS_ON[@]}" curl -sf -X "$2" "http://$1/webhdfs/v1$3&user.name=$(id -un)"
+    "${HDFS_ON[@]}" curl -sf "${HDFS_CURL[@]}" -X "$2" "http://$1/webhdfs/v1$3&user.name=$(id -un)"
 }
 
 # Out of safe mode, and with a data node.
 hdfs_serves() # HOST:PORT
 {
     hdfs_does "$1" PUT "/tmp?op=MKDIRS&permission=1777" >/dev/null \
-        && "${HDFS_ON[@]}" curl -sf "http://$1/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState" | grep -q '"NumLiveDataNodes" : 1'
+        && "${HDFS_ON[@]}" curl -sf "${HDFS_CURL[@]}" "http://$1/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState" | grep -q '"NumLiveDataNodes" : 1'
 }
 
 hdfs_start() # [ha]
@@ -186,6 +189,61 @@ hdfs_tls()
     openssl pkcs12 -export -in "$HDFS_CA" -inkey "$WORK/hadoop/key.pem" -out "$WORK/hadoop/keys" -passout pass:changeit
     HDFS_MORE+=(dfs.http.policy=HTTP_AND_HTTPS "dfs.namenode.https-address=$HDFS_HTTPS"
         "dfs.datanode.https.address=$HDFS_HOST:$((HDFS_BASE + 8))")
+}
+
+hdfs_kerberos()
+{
+    local dir=$WORK/kerberos realm=MILLRACE.TEST at=127.0.0.1:$((HDFS_BASE + 10)) me
+    me=$(id -un)
+    PATH=$PATH:/usr/sbin
+    if [ ! -x "$(type -P krb5kdc)" ] || [ ! -x "$(type -P kadmin.local)" ]; then
+        echo "SKIP: no KDC; hack/setup hadoop fetches it"
+        exit 77
+    fi
+    mkdir -p "$dir"
+    export KRB5_CONFIG=$dir/krb5.conf KRB5_KDC_PROFILE=$dir/kdc.conf KRB5_CLIENT_KTNAME=$dir/client KRB5CCNAME=FILE:$dir/tickets
+    HDFS_KEYTAB=$dir/client
+    cat >"$KRB5_CONFIG" <<CONF
+[libdefaults]
+  default_realm = $realm
+  dns_lookup_kdc = false
+  dns_canonicalize_hostname = false
+  rdns = false
+  udp_preference_limit = 1
+[realms]
+  $realm = {
+    kdc = $at
+  }
+CONF
+    cat >"$KRB5_KDC_PROFILE" <<CONF
+[kdcdefaults]
+  kdc_listen = $at
+  kdc_tcp_listen = $at
+[realms]
+  $realm = {
+    database_name = $dir/database
+    key_stash_file = $dir/stash
+    supported_enctypes = aes256-cts-hmac-sha1-96:normal
+  }
+CONF
+    {
+        kdb5_util create -s -r "$realm" -P master
+        kadmin.local addprinc -randkey "$me"
+        kadmin.local addprinc -randkey "$me/$HDFS_HOST"
+        kadmin.local addprinc -randkey "HTTP/$HDFS_HOST"
+        kadmin.local ktadd -k "$dir/client" "$me"
+        kadmin.local ktadd -k "$dir/server" "$me/$HDFS_HOST" "HTTP/$HDFS_HOST"
+    } >"$dir/log" 2>&1
+    "${HDFS_ON[@]}" krb5kdc -n -P "$dir/pid" >>"$dir/log" 2>&1 &
+    HDFS_PIDS[kdc]=$!
+    HDFS_JAVA+=("-Djava.security.krb5.conf=$KRB5_CONFIG")
+    HDFS_CURL+=(--negotiate -u :)
+    HDFS_MORE+=(hadoop.security.authentication=kerberos hadoop.security.authorization=false dfs.block.access.token.enable=true
+        ignore.secure.ports.for.testing=true hadoop.http.authentication.type=kerberos
+        "dfs.namenode.kerberos.principal=$me/$HDFS_HOST@$realm" "dfs.namenode.keytab.file=$dir/server"
+        "dfs.datanode.kerberos.principal=$me/$HDFS_HOST@$realm" "dfs.datanode.keytab.file=$dir/server"
+        "dfs.web.authentication.kerberos.principal=HTTP/$HDFS_HOST@$realm" "dfs.web.authentication.kerberos.keytab=$dir/server"
+        "hadoop.http.authentication.kerberos.principal=HTTP/$HDFS_HOST@$realm" "hadoop.http.authentication.kerberos.keytab=$dir/server")
 }
 
 hdfs_httpfs()
