@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What earlier versions of this program staged, set aside and kept, found by this one. */
+/* What earlier versions and lives of this program staged, set aside and kept, found by this one. */
 #include "tests/unit/fuse/file/crash_fixture.h"
 
 #include "fuse/file/recover.h"
@@ -91,12 +91,34 @@ static void test_names_are_used_once(void **state)
     fx_free(x);
 }
 
+/* Who has a file open reads what was there when it was opened, also when what a crashed life wrote
+ * under its name is found. */
+static void test_open_while_it_is_found(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, reader;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    fx_write(x, a.ino, 0, "text");
+    fx_restart(x, false);
+    fx_put(x, "main/a", "hello");
+    assert_int_equal(fx_open(x, "main/a", O_RDONLY, &reader), 0);
+    fx_is(x, reader.ino, "hello");
+    recover_begin(x->files);
+    fx_is(x, reader.ino, "hello");
+    assert_int_not_equal(fx_ino(x, "main/a"), reader.ino);
+    fx_path_is(x, "main/a", "text");
+    fx_close(x, &reader);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_upgraded),
         cmocka_unit_test(test_lost_and_found),
         cmocka_unit_test(test_names_are_used_once),
+        cmocka_unit_test(test_open_while_it_is_found),
     };
     return cmocka_run_group_tests_name("recover_earlier", tests, NULL, NULL);
 }
