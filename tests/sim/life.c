@@ -110,12 +110,30 @@ static void begin(void)
 
 static unsigned pending;
 
+static const char *name_of(unsigned file)
+{
+    static const char *const names[FILES] = {"f0", "f1", "f2", "f3"};
+    return names[file];
+}
+
+static void upload_begins(const struct file *f)
+{
+    static struct content c;
+    cleanup_free char *staged = stage_path(f, "");
+    struct inode n;
+    for (unsigned i = 0; i < FILES; i++)
+        if (inodes_find(inodes, INODE_ROOT, name_of(i), &n) && n.ino == f->ino
+            && content_read(staged, &c))
+            truth_tried(i, &c);
+}
+
 static void visit(void *user, struct file *f)
 {
     struct err e = ERR_INIT;
     (void)user;
     if (!file_is_dirty(f))
         return;
+    upload_begins(f);
     pthread_mutex_lock(&f->state_lock);
     if ((commit_may_wait(f) ? file_upload_behind(f, &e) : file_upload_locked(f, &e)) == 0)
         file_finish(f);
@@ -132,12 +150,6 @@ static void upload_waiting(void)
 }
 
 /* -- what users do --------------------------------------------------------------------------- */
-
-static const char *name_of(unsigned file)
-{
-    static const char *const names[FILES] = {"f0", "f1", "f2", "f3"};
-    return names[file];
-}
 
 /* The whole file as a reader of that inode gets it; false: an error. */
 static bool read_all(uint64_t ino, struct content *c, struct err *e)
@@ -235,6 +247,7 @@ static void do_fsync(const struct op *op)
     struct err e = ERR_INIT;
     struct inode n;
     bool dirty = inodes_get(inodes, m->ino, &n) == 0 && (n.flags & INODE_DIRTY);
+    truth_tried(op->file, &m->local);
     int rc = files_save(files, m->ino, true, &e);
     world_say("f%u fsync: %s", op->file, rc ? e.msg : "done");
     if (dirty)
@@ -307,12 +320,14 @@ static void do_unlink(const struct op *op, bool resent)
 {
     static const struct content none;
     struct err e = ERR_INIT;
+    struct inode n;
+    bool local = inodes_find(inodes, INODE_ROOT, name_of(op->file), &n) && (n.flags & INODE_LOCAL);
     truth_add(op->file, BEGUN, &none);
     int rc = files_unlink(files, INODE_ROOT, name_of(op->file), resent, &e);
     if (rc && err_errno(&e) == ENOENT && world->objects[op->file].c.there)
         return; /* not seen yet */
     if (rc == 0 || err_errno(&e) == ENOENT)
-        truth_add(op->file, DONE, &none);
+        truth_removed(op->file, local);
     world_say("f%u unlink: %s", op->file, rc ? e.msg : "done");
 }
 

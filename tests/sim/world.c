@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world.h"
 
+#include "lib/base/mem.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -105,6 +107,15 @@ void truth_tried(unsigned file, const struct content *c)
     int i = truth_find(f, c);
     if (i >= 0)
         f->truths[i].tried = true;
+}
+
+void truth_removed(unsigned file, bool local)
+{
+    static const struct content none;
+    const struct object *o = &world->objects[file];
+    truth_add(file, DONE, &none);
+    if (local && o->others && o->c.there)
+        truth_add(file, OTHERS, &o->c);
 }
 
 /* -- truths ---------------------------------------------------------------------------------- */
@@ -218,6 +229,16 @@ void world_check(const uint64_t *kept, unsigned nkept)
     }
 }
 
+bool content_read(const char *path, struct content *c)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    memset(c, 0, sizeof *c);
+    ssize_t len = fd < 0 ? -1 : read(fd, c->bytes, CONTENT_MAX);
+    c->there = len >= 0;
+    c->len = c->there ? (uint32_t)len : 0;
+    return c->there;
+}
+
 unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most)
 {
     static struct content c;
@@ -228,15 +249,8 @@ unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most)
     for (struct dirent *de; d && (de = readdir(d)) && n < most;) {
         char file[sizeof path + 260];
         snprintf(file, sizeof file, "%s/%s", path, de->d_name);
-        int fd = strchr(de->d_name, '.') ? -1 : open(file, O_RDONLY);
-        ssize_t len = fd < 0 ? -1 : read(fd, c.bytes, CONTENT_MAX);
-        if (len >= 0) {
-            c.there = true;
-            c.len = (uint32_t)len;
+        if (!strchr(de->d_name, '.') && content_read(file, &c))
             out[n++] = content_hash(&c);
-        }
-        if (fd >= 0)
-            close(fd);
     }
     if (d)
         closedir(d);

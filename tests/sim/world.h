@@ -121,13 +121,18 @@ void truth_add(unsigned file, enum truth_kind kind, const struct content *c);
 void truth_put(unsigned file, const struct content *was, const struct content *c);
 /* It is in the store: whatever was promised of it is done. */
 void truth_stored(unsigned file, const struct content *c);
-/* An upload of it was begun: if it fails, it is kept as if somebody had asked for that. */
+/* An upload of it was begun, which may end before anything is sent: if it fails, it is kept as if
+ * somebody had asked for that. */
 void truth_tried(unsigned file, const struct content *c);
+/* Users were told that its name is removed. local: it was never in the store, so that what another
+ * node has put there meanwhile is another file, which they have not seen yet. */
+void truth_removed(unsigned file, bool local);
 bool content_was_ever(unsigned file, const struct content *c);
 /* While the store is away a reader sees what this node knew under the name before. */
 void content_renamed(unsigned from, unsigned to);
 /* The power went: what nobody was promised is as before. */
 void truths_cut(void);
+bool content_read(const char *path, struct content *c); /* false: there is no such file */
 /* Of what was kept aside in a directory of staged files; how many there are. */
 unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most);
 /* All is quiet: is what the store has what it may have? kept: hashes of the contents that were
