@@ -110,20 +110,19 @@ static void begin(void)
 
 static unsigned pending;
 
-static const char *name_of(unsigned file)
+static bool read_staged(const struct file *f, struct content *c)
 {
-    static const char *const names[FILES] = {"f0", "f1", "f2", "f3"};
-    return names[file];
+    cleanup_free char *staged = stage_path(f, "");
+    return content_read(staged, c);
 }
 
 static void upload_begins(const struct file *f)
 {
     static struct content c;
-    cleanup_free char *staged = stage_path(f, "");
     struct inode n;
     for (unsigned i = 0; i < FILES; i++)
         if (inodes_find(inodes, INODE_ROOT, name_of(i), &n) && n.ino == f->ino
-            && content_read(staged, &c))
+            && read_staged(f, &c))
             truth_tried(i, &c);
 }
 
@@ -331,10 +330,9 @@ static void do_unlink(const struct op *op, bool resent)
     world_say("f%u unlink: %s", op->file, rc ? e.msg : "done");
 }
 
-/* Of what the store has: what waits for its upload is left alone. Neither is open. */
+/* Neither is open; what was written to them may wait for its upload. */
 static void do_rename(const struct op *op, bool resent)
 {
-    static const struct content none;
     static struct content c;
     const struct rename_request r = {.dir = INODE_ROOT,
         .name = name_of(op->file),
@@ -342,23 +340,23 @@ static void do_rename(const struct op *op, bool resent)
         .newname = name_of(op->to),
         .resent = resent};
     struct err e = ERR_INIT;
-    struct inode n;
-    bool waits = tree_lookup(tree, INODE_ROOT, r.name, &n, &e) == 0
-        && (n.flags & (INODE_DIRTY | INODE_STAGED | INODE_LOCAL));
+    struct inode n = {0};
+    if (tree_lookup(tree, INODE_ROOT, r.name, &n, &e))
+        n.flags = 0;
+    bool waits = n.flags & INODE_DIRTY;
+    struct file *f = waits ? files_get(files, n.ino, &e) : NULL;
     c = world->objects[op->file].c;
-    if (waits || (!c.there && !resent))
+    bool known = waits ? f && read_staged(f, &c) : !(n.flags & (INODE_STAGED | INODE_LOCAL));
+    if (f)
+        files_put(f);
+    if (!known || (!c.there && !resent))
         return;
-    if (c.there) {
-        truth_add(op->to, BEGUN, &c);
-        truth_add(op->file, BEGUN, &none);
-        content_renamed(op->file, op->to);
-    }
+    if (c.there)
+        truth_moves(op->file, op->to, &c);
     int rc = files_rename(files, &r, &e);
     world_say("f%u rename to f%u: %s", op->file, op->to, rc ? e.msg : "done");
-    if (rc || !c.there)
-        return;
-    truth_add(op->to, DONE, &c);
-    truth_add(op->file, DONE, &none);
+    if (rc == 0 && c.there)
+        truth_moved(op->file, op->to, &c, waits, n.flags & INODE_LOCAL);
 }
 
 static void do_op(bool resent)

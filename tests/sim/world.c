@@ -148,14 +148,6 @@ bool content_was_ever(unsigned file, const struct content *c)
     return false;
 }
 
-void content_renamed(unsigned from, unsigned to)
-{
-    const struct file_model *a = &world->files[from];
-    struct file_model *b = &world->files[to];
-    for (unsigned i = 0; i < a->nseen && b->nseen < 2 * TRUTHS; i++)
-        b->seen[b->nseen++] = a->seen[i];
-}
-
 void truths_cut(void)
 {
     for (unsigned i = 0; i < FILES; i++) {
@@ -172,6 +164,40 @@ void truths_cut(void)
                 f->truths[n++] = f->truths[k];
         f->ntruths = n;
     }
+}
+
+/* While the store is away a reader sees what this node knew under the name before. */
+static void content_renamed(unsigned from, unsigned to)
+{
+    const struct file_model *a = &world->files[from];
+    struct file_model *b = &world->files[to];
+    for (unsigned i = 0; i < a->nseen && b->nseen < 2 * TRUTHS; i++)
+        b->seen[b->nseen++] = a->seen[i];
+}
+
+void truth_moves(unsigned from, unsigned to, const struct content *c)
+{
+    static const struct content none;
+    world->files[to].based_at = world->now;
+    if (world->objects[from].c.there) /* it moves first, where c waits for its upload */
+        truth_add(to, BEGUN, &world->objects[from].c);
+    truth_add(to, BEGUN, c);
+    truth_tried(to, c);
+    truth_add(from, BEGUN, &none);
+    content_renamed(from, to);
+}
+
+void truth_moved(unsigned from, unsigned to, const struct content *c, bool waits, bool local)
+{
+    const struct file_model *f = &world->files[from];
+    enum truth_kind kind = waits ? BEGUN : DONE;
+    for (unsigned i = 0; i < f->ntruths; i++)
+        if (waits && f->truths[i].hash == content_hash(c) && f->truths[i].kind != BEGUN)
+            kind = PROMISED;
+    truth_add(to, kind, c);
+    if (content_hash(&world->objects[to].c) == content_hash(c))
+        truth_stored(to, c);
+    truth_removed(from, local);
 }
 
 /* Since when nothing older may be there. */
@@ -255,6 +281,12 @@ unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most)
     if (d)
         closedir(d);
     return n;
+}
+
+const char *name_of(unsigned file)
+{
+    static const char *const names[FILES] = {"f0", "f1", "f2", "f3"};
+    return names[file];
 }
 
 /* What users do next. */

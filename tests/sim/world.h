@@ -109,6 +109,7 @@ void world_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* It happened: two runs of a seed that differ in it differ in their hash. */
 void world_trace(const char *what, uint64_t n);
 
+const char *name_of(unsigned file);
 /* world->op: what users do next. */
 void op_pick(void);
 /* Runs so many of the jobs that wait for another thread, at most; returns how many there were. */
@@ -128,8 +129,10 @@ void truth_tried(unsigned file, const struct content *c);
  * node has put there meanwhile is another file, which they have not seen yet. */
 void truth_removed(unsigned file, bool local);
 bool content_was_ever(unsigned file, const struct content *c);
-/* While the store is away a reader sees what this node knew under the name before. */
-void content_renamed(unsigned from, unsigned to);
+/* A rename is begun, and told to be done, of what has c as its users see it; waits: not all of that
+ * is in the store; local: nothing of it. */
+void truth_moves(unsigned from, unsigned to, const struct content *c);
+void truth_moved(unsigned from, unsigned to, const struct content *c, bool waits, bool local);
 /* The power went: what nobody was promised is as before. */
 void truths_cut(void);
 bool content_read(const char *path, struct content *c); /* false: there is no such file */
