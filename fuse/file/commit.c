@@ -38,7 +38,7 @@ static int commit_mark(
     mutex_assert_held(&f->mark_lock);
     if (atomic_load(&f->marked) == counted) /* another caller waits for the disk */
         return (*note = stage_open_note(f, e)) < 0 ? -1 : 0;
-    if (stage_mark(f, fd, size, note, e))
+    if (stage_mark(f, fd, size, atomic_load(&f->begun), note, e))
         return -1;
     atomic_store(&f->marked, counted);
     atomic_store(&f->marked_ok_ns, 0);

@@ -40,8 +40,12 @@ int stage_preserve(struct file *f, struct err *e);
 int stage_write_sidecar(struct file *f, struct err *e);
 /* Its writer asked to save its first `size` bytes, of fd: a note says so from now on, which is on
  * the disk, as they are, after a stage_sync() of fd and *note (the caller closes it). Until then,
- * what an earlier one said is. f->mark_lock is held. */
-int stage_mark(struct file *f, int fd, uint64_t size, int *note, struct err *e);
+ * what an earlier one said is. begun: an upload of that may have come to the store.
+ * f->mark_lock is held. */
+int stage_mark(struct file *f, int fd, uint64_t size, bool begun, int *note, struct err *e);
+/* It is known what the store has of us: the note says nothing of it any more. f->mark_lock is held.
+ */
+int stage_know_sent(struct file *f, struct err *e);
 /* As stage_mark(), for a mark that is there. */
 int stage_open_note(const struct file *f, struct err *e);
 int stage_read_note(struct file *f, struct sidecar *note, struct err *e);

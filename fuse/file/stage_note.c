@@ -82,6 +82,12 @@ int stage_write_sidecar(struct file *f, struct err *e)
     return stage_renew_note(f, NULL, false, e);
 }
 
+int stage_know_sent(struct file *f, struct err *e)
+{
+    mutex_assert_held(&f->mark_lock);
+    return stage_renew_note(f, NULL, true, e);
+}
+
 int stage_open_note(const struct file *f, struct err *e)
 {
     cleanup_free char *name = stage_path(f, STAGE_NOTE);
@@ -89,7 +95,7 @@ int stage_open_note(const struct file *f, struct err *e)
     return fd < 0 ? stage_error(e, errno, "keep a staged file") : fd;
 }
 
-int stage_mark(struct file *f, int fd, uint64_t size, int *note_fd, struct err *e)
+int stage_mark(struct file *f, int fd, uint64_t size, bool begun, int *note_fd, struct err *e)
 {
     struct sidecar note;
     uint32_t crc;
@@ -98,8 +104,8 @@ int stage_mark(struct file *f, int fd, uint64_t size, int *note_fd, struct err *
         return -1;
     bool was = note.asked && !atomic_load(&f->note_old),
          same = was && note.asked_len == size && note.asked_crc == crc;
-    /* An upload of it may have come to the store: the first one is what it then has. */
-    if (was && !same && !note.sent && atomic_load(&f->begun)) {
+    /* nothing else is sent while there is one */
+    if (was && !same && !note.sent && begun) {
         note.sent = true;
         note.sent_len = note.asked_len;
         note.sent_crc = note.asked_crc;

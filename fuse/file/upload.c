@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/upload.h"
 
+#include "fuse/file/commit.h"
 #include "fuse/file/content.h"
 #include "fuse/file/dir_move.h"
 #include "fuse/file/kept.h"
@@ -38,28 +39,35 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
+struct upload {
+    struct inode n;
+    struct store *store;
+    char path[INODE_PATH_MAX];
+    uint64_t counted, size;
+    bool behind; /* nobody waits for it */
+    bool begun;  /* f->begun, before it was sent */
+};
+
 /* What a caller asked to save is on the disk, with a note that says so; where more was asked for
- * since, that stays. */
-static int upload_mark(struct file *f, uint64_t counted, uint64_t size, struct err *e)
+ * since, that stays. begun: as of stage_mark(). */
+static int upload_mark(struct file *f, uint64_t counted, uint64_t size, bool begun, struct err *e)
 {
     cleanup_fd int note = -1;
-    pthread_mutex_lock(&f->mark_lock);
-    int rc = atomic_load(&f->marked) >= counted ? 0 : stage_mark(f, f->stage_fd, size, &note, e);
-    if (rc == 0 && note >= 0)
-        rc = stage_sync(files_stage_sync(f->files), f->stage_fd, note, e);
-    if (rc == 0 && note >= 0) {
-        atomic_store(&f->marked, counted);
-        atomic_store(&f->marked_ok_ns, 0);
-    }
-    pthread_mutex_unlock(&f->mark_lock);
-    return rc;
+    mutex_assert_held(&f->mark_lock);
+    if (atomic_load(&f->marked) >= counted)
+        return 0;
+    if (stage_mark(f, f->stage_fd, size, begun, &note, e)
+        || stage_sync(files_stage_sync(f->files), f->stage_fd, note, e))
+        return -1;
+    atomic_store(&f->marked, counted);
+    atomic_store(&f->marked_ok_ns, 0);
+    return 0;
 }
 
 /* It is tried again. What a caller asked to save is on this disk before the caller is told that it
  * failed.
  */
-static void upload_failed(
-    struct file *f, const char *path, uint64_t counted, uint64_t size, struct err *e)
+static void upload_failed(struct file *f, const struct upload *u, struct err *e)
 {
     struct err unmarked = ERR_INIT;
     atomic_fetch_add(&stats.failed, 1);
@@ -67,11 +75,14 @@ static void upload_failed(
     f->failures++;
     atomic_store(&f->retry_ns, clock_mono_ns() + MIN(wait, RETRY_LAST_NS));
     files_note_error(f->files, f->ino, e);
-    log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error",
+    log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", u->path, "error",
         e->msg, NULL);
-    if (upload_mark(f, counted, size, &unmarked))
+    pthread_mutex_lock(&f->mark_lock);
+    int rc = upload_mark(f, u->counted, u->size, u->begun, &unmarked);
+    pthread_mutex_unlock(&f->mark_lock);
+    if (rc)
         log_kv(LOG_ERROR, "a file that could not be uploaded would not survive a power cut", "path",
-            path, "error", unmarked.msg, NULL);
+            u->path, "error", unmarked.msg, NULL);
 }
 
 /* The store has the first `counted` changes. In one step, as far as writers see: who is killed
@@ -117,19 +128,10 @@ static void forget_changes(struct file *f)
     pthread_rwlock_unlock(&f->data_lock);
 }
 
-struct upload {
-    struct inode n;
-    struct store *store;
-    char path[INODE_PATH_MAX];
-    uint64_t counted, size;
-    bool behind; /* nobody waits for it */
-    bool begun;  /* f->begun, before it */
-};
-
 /* What there is to upload: the staging file is open, u->counted changes are in its first u->size
  * bytes.
  */
-static int upload_begin(struct file *f, struct upload *u, struct err *e)
+static int upload_look(struct file *f, struct upload *u, struct err *e)
 {
     struct stat content;
     pthread_rwlock_wrlock(&f->data_lock);
@@ -178,7 +180,7 @@ static void upload_damaged(struct file *f, const struct upload *u, struct err *e
 {
     char kept[STAGE_NAME_MAX];
     if (stage_keep(f, KEPT_DAMAGED, kept, e)) { /* it stays staged, and is looked at again */
-        upload_failed(f, u->path, u->counted, u->size, e);
+        upload_failed(f, u, e);
         return;
     }
     tree_detach(file_conf(f)->tree, f->ino);
@@ -200,7 +202,7 @@ static void upload_abort(struct file *f, const struct upload *u, struct err *e)
     struct err why = *e;
     const char *path = u->path;
     if (stage_keep(f, KEPT_CONFLICT, kept, e)) { /* nothing is lost: it stays staged */
-        upload_failed(f, path, u->counted, u->size, e);
+        upload_failed(f, u, e);
         return;
     }
     tree_detach(file_conf(f)->tree, f->ino);
@@ -237,10 +239,70 @@ static bool upload_was_ours(struct file *f, const struct upload *u, struct store
     return (u->size == 0 && st->size == 0) || upload_was_sent(f, u->store, u->path, st);
 }
 
+/* The store has that of us, or what we began from, and nothing else. */
+static int upload_know(struct file *f, struct upload *u, const struct store_stat *st, struct err *e)
+{
+    if (st) {
+        memcpy(u->n.version, st->version, sizeof u->n.version);
+        u->n.flags &= ~(unsigned)INODE_LOCAL;
+        inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u->n, 0, INODE_LOCAL);
+    }
+    pthread_mutex_lock(&f->mark_lock);
+    int rc = stage_know_sent(f, e);
+    if (rc == 0)
+        atomic_store(&f->begun, u->begun = false);
+    pthread_mutex_unlock(&f->mark_lock);
+    return rc;
+}
+
+/* Which of them does the store have? A note has room for one that it may have, so that nothing more
+ * is sent before this is known. */
+static int upload_ask(struct file *f, struct upload *u, struct err *e)
+{
+    struct store_stat st;
+    bool none = (u->n.flags & INODE_LOCAL) || !*u->n.version;
+    if (store_stat_path(u->store, u->path, &st, e))
+        return e->cls != ERR_NOTFOUND ? -1 : none ? upload_know(f, u, NULL, e) : 0;
+    if (!none && !st.is_dir && strcmp(st.version, u->n.version) == 0)
+        return upload_know(f, u, NULL, e);
+    return upload_was_sent(f, u->store, u->path, &st) ? upload_know(f, u, &st, e) : 0;
+}
+
+/* Before it is sent: its note says so, as what is saved while it is under way, or when its answer
+ * was lost, is told from it by that. Who is told of nothing before the store has it, needs that
+ * only once something went wrong. */
+static int upload_promise(struct file *f, struct upload *u, struct err *e)
+{
+    const bool promised = commit_may_wait(f);
+    for (bool asked = false;; asked = true) {
+        struct err none = ERR_INIT;
+        struct sidecar note;
+        pthread_mutex_lock(&f->mark_lock);
+        int rc = upload_look(f, u, e);
+        u->begun = atomic_load(&f->begun);
+        /* where the disk has no room for that, it gets some by the upload */
+        if (rc == 0 && (promised || u->begun))
+            upload_mark(f, u->counted, u->size, u->begun, &none);
+        bool sent = rc == 0 && (u->begun || atomic_load(&f->marked)) && !atomic_load(&f->note_old)
+            && stage_read_note(f, &note, &none) == 0 && note.sent;
+        if (sent && !u->begun) /* that was given up */
+            stage_know_sent(f, &none);
+        bool ask = sent && u->begun && !asked;
+        if (rc == 0 && !ask)
+            atomic_store(&f->begun, true);
+        pthread_mutex_unlock(&f->mark_lock);
+        if (rc || !ask)
+            return rc;
+        if (upload_ask(f, u, e))
+            return -1;
+    }
+}
+
 static int upload_put(struct file *f, struct upload *u, struct store_stat *st, struct err *e)
 {
+    if (upload_promise(f, u, e))
+        return -1;
     bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
-    u->begun = atomic_exchange(&f->begun, true);
     return store_put(u->store, u->path,
         &(struct store_put){.fd = f->stage_fd,
             .len = u->size,
@@ -285,7 +347,7 @@ static int upload(struct file *f, bool behind, struct err *e)
         forget_changes(f); /* no name leads to them any more */
         return 0;
     }
-    if (upload_begin(f, &u, e)
+    if (upload_look(f, &u, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
     if (u.counted == atomic_load(&f->saved)) /* a change was counted, and was none */
@@ -297,11 +359,8 @@ static int upload(struct file *f, bool behind, struct err *e)
     }
     if (rc == 0)
         rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
-    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
-        memcpy(u.n.version, st.version, sizeof u.n.version);
-        inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u.n, 0, INODE_LOCAL);
-        rc = upload_put(f, &u, &st, e);
-    }
+    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st))
+        rc = upload_know(f, &u, &st, e) ? -1 : upload_put(f, &u, &st, e);
     if (rc == 0)
         upload_done(f, &u.n, u.counted, &st);
     else if (behind && e->sys == ECANCELED)
@@ -309,7 +368,7 @@ static int upload(struct file *f, bool behind, struct err *e)
     else if (e->cls == ERR_CONFLICT)
         upload_abort(f, &u, e);
     else
-        upload_failed(f, u.path, u.counted, u.size, e);
+        upload_failed(f, &u, e);
     return rc;
 }
 

@@ -44,10 +44,139 @@ static void test_failed_upload_of_less(void **state)
     fx_free(x);
 }
 
+/* An upload of what nobody asked to save, as of a file that is held open, reaches the store, and
+ * its answer is lost: what is saved next is no other writer's. saved: it was asked for before;
+ * meanwhile: the next is saved before the answer is missed. */
+static void test_lost_answer_of_unsaved(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        bool saved = i & 1, meanwhile = i & 2, power = i & 4;
+        struct fx *x = fx_new(&async);
+        struct fx_handle h;
+        struct fx_behind b;
+        assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+        fx_write(x, h.ino, 0, "1");
+        if (saved)
+            save(x, h.ino);
+        fx_write(x, h.ino, 1, "2");
+        fake_store_lose_answer(x->fake[0]);
+        fx_begin_held(&b, x, h.ino);
+        if (meanwhile) {
+            fx_write(x, h.ino, 2, "3");
+            save(x, h.ino);
+        }
+        assert_int_equal(fx_end_held(&b), EIO);
+        fx_store_is(x, "main/a", "12");
+        if (!meanwhile) {
+            fx_write(x, h.ino, 2, "3");
+            save(x, h.ino);
+        }
+        if (power) {
+            fx_power_cut(x);
+            recover_begin(x->files);
+        }
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), 0);
+        fx_store_is(x, "main/a", "123");
+        fx_kept(x, 0, NULL, NULL);
+        fx_free(x);
+    }
+}
+
+/* One upload fails, and its successor's answer is lost: the store has the latter. came: the first
+ * one had come there as well. */
+static void test_lost_answer_after_a_failure(void **state)
+{
+    (void)state;
+    for (int came = 0; came < 2; came++) {
+        struct fx *x = fx_new(&async);
+        struct fx_handle h;
+        fx_make(x, "main/a", "1");
+        if (came)
+            fake_store_lose_answer(x->fake[0]);
+        else
+            fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), EIO);
+        for (const char *text = "23"; *text; text++) {
+            const char now[] = {*text, '\0'};
+            assert_int_equal(fx_open(x, "main/a", O_WRONLY | O_TRUNC, &h), 0);
+            fx_write(x, h.ino, 0, now);
+            assert_int_equal(fx_close(x, &h), 0);
+            if (text[1]) {
+                fake_store_lose_answer(x->fake[0]);
+                assert_int_equal(fx_behind(x, h.ino), EIO);
+                fx_store_is(x, "main/a", now);
+            }
+        }
+        assert_int_equal(fx_behind(x, h.ino), 0);
+        fx_store_is(x, "main/a", "3");
+        fx_kept(x, 0, NULL, NULL);
+        fx_free(x);
+    }
+}
+
+/* While the store does not say what it has of us, nothing else is sent there. */
+static void test_nothing_is_sent_blindly(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    fx_make(x, "main/a", "1");
+    fake_store_lose_answer(x->fake[0]);
+    assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), EIO);
+    assert_int_equal(fx_open(x, "main/a", O_WRONLY | O_TRUNC, &h), 0);
+    fx_write(x, h.ino, 0, "2");
+    assert_int_equal(fx_close(x, &h), 0);
+    unsigned puts = fake_store_calls(x->fake[0], FAKE_PUT);
+    fake_store_fail(x->fake[0], FAKE_STAT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_behind(x, h.ino), EIO);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), puts);
+    assert_int_equal(fx_behind(x, h.ino), 0);
+    fx_store_is(x, "main/a", "2");
+    fx_free(x);
+}
+
+/* What was given up has not come there: that more was saved meanwhile does not say so. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    struct fx_behind b;
+    struct sidecar note;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/log", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "1");
+    save(x, h.ino);
+    fake_store_heed_cancel(x->fake[0]);
+    struct file *f = files_get(x->files, h.ino, &e);
+    fx_begin_held(&b, x, h.ino);
+    fx_write(x, h.ino, 1, "2");
+    save(x, h.ino);
+    atomic_store(&f->stop, true);
+    assert_int_equal(fx_end_held(&b), ECANCELED);
+    fake_store_lose_answer(x->fake[0]);
+    assert_int_equal(fx_behind(x, h.ino), EIO);
+    fx_store_is(x, "main/log", "12");
+    fx_write(x, h.ino, 2, "3");
+    save(x, h.ino);
+    fx_note(x, h.ino, &note);
+    assert_true(note.sent && note.sent_len == 2);
+    assert_int_equal(fx_behind(x, h.ino), 0);
+    fx_store_is(x, "main/log", "123");
+    fx_kept(x, 0, NULL, NULL);
+    files_put(f);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_failed_upload_of_less),
+        cmocka_unit_test(test_lost_answer_of_unsaved),
+        cmocka_unit_test(test_lost_answer_after_a_failure),
+        cmocka_unit_test(test_nothing_is_sent_blindly),
+        cmocka_unit_test(test_given_up),
     };
     return cmocka_run_group_tests_name("acknowledged", tests, NULL, NULL);
 }
