@@ -198,6 +198,8 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     bool over = !is_free(m, g) && rename_may_wait(m, f, g);
     if (over && stage_read_note(g, &note, &lost))
         note.asked = false;
+    /* else nothing tells what the store may have of it from what others put there */
+    over = over && (note.asked || !atomic_load(&g->begun));
     if (over && inodes_get(ix, g->ino, &was))
         return err_sys(e, ESTALE, "rename");
     if ((m->n.flags & INODE_LOCAL) && !is_free(m, g) && !over

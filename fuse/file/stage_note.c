@@ -58,9 +58,9 @@ static int stage_renew_note(struct file *f, const struct sidecar *over, bool sen
         if (atomic_load(&f->note_old)) /* what was asked for has been saved */
             note.asked = note.sent = false;
         if (over && over->asked) {
-            note.sent = true;
-            note.sent_len = over->asked_len;
-            note.sent_crc = over->asked_crc;
+            note.sent = true; /* of two, the first is what was sent */
+            note.sent_len = over->sent ? over->sent_len : over->asked_len;
+            note.sent_crc = over->sent ? over->sent_crc : over->asked_crc;
         } else if (sent) {
             note.sent = false;
         }

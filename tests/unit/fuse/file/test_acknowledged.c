@@ -169,6 +169,54 @@ static void test_given_up(void **state)
     fx_free(x);
 }
 
+/* What it replaces was sent once, without an answer, and saved with something else since: it is the
+ * former that the store has. Nobody waits for that. */
+static void test_replaces_two(void **state)
+{
+    (void)state;
+    for (int power = 0; power < 2; power++) {
+        struct fx *x = fx_new(&async);
+        struct fx_handle h;
+        fx_make(x, "main/final", "1");
+        fake_store_lose_answer(x->fake[0]);
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/final")), EIO);
+        assert_int_equal(fx_open(x, "main/final", O_WRONLY | O_TRUNC, &h), 0);
+        fx_write(x, h.ino, 0, "2");
+        assert_int_equal(fx_close(x, &h), 0);
+        unsigned puts = fake_store_calls(x->fake[0], FAKE_PUT);
+        fx_make(x, "main/tmp", "3");
+        assert_int_equal(fx_rename(x, "main/tmp", "main/final", 0, false), 0);
+        assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), puts);
+        if (power) {
+            fx_power_cut(x);
+            recover_begin(x->files);
+        }
+        assert_int_equal(fx_behind(x, fx_ino(x, "main/final")), 0);
+        fx_store_is(x, "main/final", "3");
+        fx_kept(x, 0, NULL, NULL);
+        fx_free(x);
+    }
+}
+
+/* The process before us was killed in the middle of an upload that nothing says anything of: what
+ * replaces that goes through the store. */
+static void test_replaces_who_knows_what(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/final", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "1");
+    fake_store_write(x->fake[0], "final", "1"); /* it came there */
+    fx_restart(x, true);
+    recover_begin(x->files);
+    fx_make(x, "main/tmp", "3");
+    assert_int_equal(fx_rename(x, "main/tmp", "main/final", 0, false), 0);
+    fx_store_is(x, "main/final", "3");
+    fx_kept(x, 0, NULL, NULL);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +225,8 @@ int main(void)
         cmocka_unit_test(test_lost_answer_after_a_failure),
         cmocka_unit_test(test_nothing_is_sent_blindly),
         cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_replaces_two),
+        cmocka_unit_test(test_replaces_who_knows_what),
     };
     return cmocka_run_group_tests_name("acknowledged", tests, NULL, NULL);
 }
