@@ -55,12 +55,19 @@ static void commit_done(struct file *f, uint64_t counted)
     atomic_store(&f->due_ns, MAX(MIN(now + QUIET_NS, latest), now));
 }
 
+/* What has no name any more is lost with its last close. */
+static bool commit_is_needed(const struct file *f)
+{
+    struct inode n;
+    return file_is_dirty(f) && !(file_inode(f, &n, NULL) == 0 && (n.flags & INODE_UNLINKED));
+}
+
 static int file_commit(struct file *f, struct err *e)
 {
     uint64_t counted = 0, size = 0;
     cleanup_fd int fd = -1, note = -1;
     pthread_mutex_lock(&f->mark_lock);
-    bool saved = !file_is_dirty(f);
+    bool saved = !commit_is_needed(f);
     int rc = saved ? 0 : commit_begin(f, &counted, &size, &fd, e);
     saved = saved || (rc == 0 && atomic_load(&f->safe) == counted);
     if (rc == 0 && !saved)

@@ -118,14 +118,19 @@ static void upload_done(
     atomic_fetch_add(&stats.files, 1);
 }
 
-static void forget_changes(struct file *f)
+/* noted: its note goes, too. Who is about to write that down waits, or finds nothing to save. */
+static void forget_changes(struct file *f, bool noted)
 {
+    pthread_mutex_lock(&f->mark_lock);
     pthread_rwlock_wrlock(&f->data_lock);
     atomic_store(&f->saved, atomic_load(&f->written));
     atomic_store(&f->retry_ns, 0);
     atomic_store(&f->due_ns, 0);
     inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
     pthread_rwlock_unlock(&f->data_lock);
+    if (noted)
+        stage_remove_sidecar(f);
+    pthread_mutex_unlock(&f->mark_lock);
 }
 
 /* What there is to upload: the staging file is open, u->counted changes are in its first u->size
@@ -184,7 +189,7 @@ static void upload_damaged(struct file *f, const struct upload *u, struct err *e
         return;
     }
     tree_detach(file_conf(f)->tree, f->ino);
-    forget_changes(f);
+    forget_changes(f, false);
     err_sys(e, EIO,
         "%s: what was written has changed by itself on the disk of this node, and is not saved: it is kept as stage/kept/%s, see millrace stat",
         u->path, kept);
@@ -206,7 +211,7 @@ static void upload_abort(struct file *f, const struct upload *u, struct err *e)
         return;
     }
     tree_detach(file_conf(f)->tree, f->ino);
-    forget_changes(f);
+    forget_changes(f, false);
     err_sys(e, ESTALE,
         "%s: another writer has changed it in the store since; what was written here is kept on this node as stage/kept/%s, see millrace stat",
         path, kept);
@@ -344,7 +349,7 @@ static int upload(struct file *f, bool behind, struct err *e)
     unsigned mount;
     bool damaged;
     if (file_inode(f, &u.n, NULL) || (u.n.flags & INODE_UNLINKED)) {
-        forget_changes(f); /* no name leads to them any more */
+        forget_changes(f, false); /* no name leads to them any more */
         return 0;
     }
     if (upload_look(f, &u, e)
@@ -379,7 +384,7 @@ static int upload_lost(struct file *f, struct err *e)
     struct err none = ERR_INIT;
     if (file_is_dirty(f) && stage_keep(f, KEPT_CONFLICT, kept, &none))
         log_kv(LOG_ERROR, "a written file is not kept", "error", none.msg, NULL);
-    forget_changes(f);
+    forget_changes(f, false);
     return file_lost(f, e);
 }
 
@@ -433,8 +438,7 @@ int file_upload(struct file *f, struct err *e)
 
 void file_discard(struct file *f)
 {
-    forget_changes(f);
-    stage_remove_sidecar(f);
+    forget_changes(f, true);
     if (atomic_load(&f->marked))
         stage_sync_gone(files_stage_sync(f->files));
     file_finish(f);
