@@ -72,6 +72,10 @@ static int file_commit(struct file *f, struct err *e)
     saved = saved || (rc == 0 && atomic_load(&f->safe) == counted);
     if (rc == 0 && !saved)
         rc = commit_mark(f, fd, counted, size, &note, e);
+    if (rc && !commit_is_needed(f)) { /* it was removed meanwhile */
+        rc = 0;
+        saved = true;
+    }
     pthread_mutex_unlock(&f->mark_lock);
     if (rc || saved)
         return rc;

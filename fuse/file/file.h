@@ -7,8 +7,9 @@
  * Threads: any. Locks, in this order: file.state_lock (one at a time: open decisions, upload,
  * rename, removal), files.rename_lock (shared: an upload is under way; exclusive: a directory is
  * being moved, so paths change), file.mark_lock (what the note says was asked for), file.data_lock
- * (shared: reading and writing data; exclusive: changing where it is), files.mu (table and idle
- * list; the index's may be taken under it). None is held while a request is answered. */
+ * (shared: reading and writing data; exclusive: changing where it is), file.note_lock (from reading
+ * the note to writing it), files.mu (table and idle list; the index's may be taken under it). None
+ * is held while a request is answered. */
 #ifndef MILLRACE_FUSE_FILE_FILE_H
 #define MILLRACE_FUSE_FILE_FILE_H
 
@@ -41,7 +42,8 @@ struct file {
      * change is made: who holds it exclusively sees none that is half made. */
     _Atomic uint64_t written;
     _Atomic uint64_t saved; /* how many of them the store has; data_lock exclusively */
-    _Atomic bool note_old;  /* there is no note, or it is of before the latest upload */
+    pthread_mutex_t note_lock;
+    _Atomic bool note_old; /* there is no note, or it is of before the latest upload */
     /* monotonic: of the first change that is not saved, and of the latest */
     _Atomic int64_t dirty_ns, write_ns;
     /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
@@ -49,6 +51,7 @@ struct file {
     unsigned failures; /* state_lock */
     pthread_mutex_t mark_lock;
     _Atomic uint64_t marked; /* mark_lock: so many changes are in the note's mark, stage_mark() */
+    _Atomic bool promised;   /* the disk may have a note that says what was asked for */
     _Atomic uint64_t safe;   /* mark_lock: and so many on the disk, with their note: commit.h */
     /* monotonic: when they last were what the mark says; 0 never */
     _Atomic int64_t marked_ok_ns;

@@ -48,33 +48,43 @@ static int stage_write_note(struct file *f, const struct sidecar *note, bool dur
     return sidecar_write(name, note, durable, e) ? stage_error(e, err_errno(e), "stage a file") : 0;
 }
 
-/* sent: what the store may have of us is known. */
-static int stage_renew_note(struct file *f, const struct sidecar *over, bool sent, struct err *e)
+/* note: as it is on the disk, with the path that was looked up for it. */
+static int stage_renew(
+    struct file *f, struct sidecar *note, const struct sidecar *over, bool sent, struct err *e)
 {
-    struct sidecar note, now;
-    if (stage_note(f, &note, e))
-        return -1;
+    struct sidecar now;
+    mutex_assert_held(&f->note_lock);
     for (;;) {
         if (atomic_load(&f->note_old)) /* what was asked for has been saved */
-            note.asked = note.sent = false;
+            note->asked = note->sent = false;
         if (over && over->asked) {
-            note.sent = true; /* of two, the first is what was sent */
-            note.sent_len = over->sent ? over->sent_len : over->asked_len;
-            note.sent_crc = over->sent ? over->sent_crc : over->asked_crc;
+            note->sent = true; /* of two, the first is what was sent */
+            note->sent_len = over->sent ? over->sent_len : over->asked_len;
+            note->sent_crc = over->sent ? over->sent_crc : over->asked_crc;
         } else if (sent) {
-            note.sent = false;
+            note->sent = false;
         }
         /* one that says what was asked for is on the disk: what takes its place must be, too */
-        if (stage_write_note(f, &note, note.asked, e))
+        if (stage_write_note(f, note, note->asked, e))
             return -1;
         atomic_store(&f->note_old, false);
         /* it may have been renamed between our look and our writing, and its note with it */
         if (stage_note(f, &now, e))
             return -1;
-        if (strcmp(now.path, note.path) == 0 && strcmp(now.version, note.version) == 0)
+        if (strcmp(now.path, note->path) == 0 && strcmp(now.version, note->version) == 0)
             return 0;
-        note = now;
+        *note = now;
     }
+}
+
+/* sent: what the store may have of us is known. */
+static int stage_renew_note(struct file *f, const struct sidecar *over, bool sent, struct err *e)
+{
+    struct sidecar note;
+    pthread_mutex_lock(&f->note_lock);
+    int rc = stage_note(f, &note, e) ? -1 : stage_renew(f, &note, over, sent, e);
+    pthread_mutex_unlock(&f->note_lock);
+    return rc;
 }
 
 int stage_write_sidecar(struct file *f, struct err *e)
@@ -95,12 +105,12 @@ int stage_open_note(const struct file *f, struct err *e)
     return fd < 0 ? stage_error(e, errno, "keep a staged file") : fd;
 }
 
-int stage_mark(struct file *f, int fd, uint64_t size, bool begun, int *note_fd, struct err *e)
+static int stage_mark_locked(
+    struct file *f, int fd, uint64_t size, uint32_t crc, bool begun, struct err *e)
 {
     struct sidecar note;
-    uint32_t crc;
-    mutex_assert_held(&f->mark_lock);
-    if (stage_note(f, &note, e) || content_crc(fd, size, &crc, e))
+    mutex_assert_held(&f->note_lock);
+    if (stage_note(f, &note, e))
         return -1;
     bool was = note.asked && !atomic_load(&f->note_old),
          same = was && note.asked_len == size && note.asked_crc == crc;
@@ -110,6 +120,7 @@ int stage_mark(struct file *f, int fd, uint64_t size, bool begun, int *note_fd, 
         note.sent_len = note.asked_len;
         note.sent_crc = note.asked_crc;
     }
+    atomic_store(&f->promised, true);
     note.asked = true;
     note.asked_len = size;
     note.asked_crc = crc;
@@ -118,6 +129,20 @@ int stage_mark(struct file *f, int fd, uint64_t size, bool begun, int *note_fd, 
     if (stage_write_note(f, &note, was, e))
         return -1;
     atomic_store(&f->note_old, false);
+    return 0;
+}
+
+int stage_mark(struct file *f, int fd, uint64_t size, bool begun, int *note_fd, struct err *e)
+{
+    uint32_t crc;
+    mutex_assert_held(&f->mark_lock);
+    if (content_crc(fd, size, &crc, e))
+        return -1;
+    pthread_mutex_lock(&f->note_lock);
+    int rc = stage_mark_locked(f, fd, size, crc, begun, e);
+    pthread_mutex_unlock(&f->note_lock);
+    if (rc)
+        return -1;
     *note_fd = stage_open_note(f, e);
     return *note_fd < 0 ? -1 : 0;
 }
@@ -162,7 +187,7 @@ void stage_repath(struct file *f, const struct sidecar *over)
         return;
     pthread_mutex_lock(&f->mark_lock);
     int rc = stage_renew_note(f, over, false, &e);
-    if (rc == 0 && atomic_load(&f->marked))
+    if (rc == 0 && atomic_load(&f->promised))
         rc = stage_sync(files_stage_sync(f->files), -1, -1, &e);
     pthread_mutex_unlock(&f->mark_lock);
     if (rc)

@@ -97,6 +97,7 @@ static void file_destroy(struct file *f)
         close(f->stage_fd);
     pthread_mutex_destroy(&f->state_lock);
     pthread_mutex_destroy(&f->mark_lock);
+    pthread_mutex_destroy(&f->note_lock);
     pthread_rwlock_destroy(&f->data_lock);
     free(f);
 }
@@ -168,6 +169,7 @@ struct files *files_new(const struct files_conf *conf, struct err *e)
     pthread_rwlock_init(&fs->rename_lock, &attr);
     pthread_rwlockattr_destroy(&attr);
     stage_sync_init(&fs->sync, fs->c.stage_dir);
+    stage_sync_gone(&fs->sync); /* a note of the process before us, perhaps */
     pthread_mutex_init(&fs->room.mu, NULL);
     cache_on_short(fs->c.cache, close_idle, fs);
     return fs;
@@ -202,10 +204,12 @@ static struct file *file_make(struct files *fs, const struct inode *n)
     f->stage_fd = -1;
     pthread_mutex_init(&f->state_lock, NULL);
     pthread_mutex_init(&f->mark_lock, NULL);
+    pthread_mutex_init(&f->note_lock, NULL);
     pthread_rwlock_init(&f->data_lock, NULL);
     if (n->flags & INODE_DIRTY) { /* of a process before this one */
         atomic_store(&f->written, 1);
         atomic_store(&f->begun, true); /* who knows */
+        atomic_store(&f->promised, true);
         atomic_store(&f->dirty_ns, clock_mono_ns());
         atomic_store(&f->write_ns, clock_mono_ns());
     } else if (n->flags & INODE_STAGED) {

@@ -103,7 +103,7 @@ static void upload_done(
     atomic_store(&f->saved, counted);
     bool over = all || atomic_load(&f->marked) <= counted;
     stage_saved(f, all, over);
-    if (all && atomic_load(&f->marked))
+    if (all && atomic_exchange(&f->promised, false))
         stage_sync_gone(files_stage_sync(f->files));
     atomic_store(&f->begun, false);
     pthread_rwlock_unlock(&f->data_lock);
@@ -439,7 +439,7 @@ int file_upload(struct file *f, struct err *e)
 void file_discard(struct file *f)
 {
     forget_changes(f, true);
-    if (atomic_load(&f->marked))
+    if (atomic_exchange(&f->promised, false))
         stage_sync_gone(files_stage_sync(f->files));
     file_finish(f);
 }

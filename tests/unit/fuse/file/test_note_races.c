@@ -5,6 +5,7 @@
 #include "fuse/file/content.h"
 #include "fuse/file/recover.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct fx_conf async = {.write = CONF_ASYNC_THROUGH};
@@ -142,10 +143,50 @@ static void test_removed_while_saved(void **state)
     }
 }
 
+static int do_write(struct fx *x, uint64_t ino) { return fx_write(x, ino, 2, "3"); }
+
+/* Another writer renews the note, as the disk had no room for that before, while one saves: what
+ * that promised stays in it. */
+static void test_renewed_while_saved(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    struct fx_behind b;
+    struct call save, change;
+    struct sidecar note;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "1");
+    assert_int_equal(do_save(x, h.ino), 0);
+    fx_begin_held(&b, x, h.ino);
+    fx_write(x, h.ino, 1, "2");
+    cleanup_free char *content = fx_staging_file(x, h.ino), *name = xasprintf("%s.path", content);
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(mkdir(name, 0700), 0); /* nothing takes its place */
+    assert_int_equal(fx_end_held(&b), 0);
+    assert_int_equal(rmdir(name), 0);
+    hand_arm(&sum_hand);
+    call_begin(&save, x, h.ino, do_save);
+    hand_wait(&sum_hand);
+    hand_arm(&read_hand);
+    call_begin(&change, x, h.ino, do_write);
+    hand_wait(&read_hand);
+    sum_hand.go = true;
+    call_let(&save);
+    read_hand.go = true;
+    assert_int_equal(call_end(&change), 0);
+    assert_int_equal(call_end(&save), 0);
+    fx_note(x, h.ino, &note);
+    assert_true(note.asked);
+    assert_int_equal(note.asked_len, 2);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_removed_while_saved),
+        cmocka_unit_test(test_renewed_while_saved),
     };
     return cmocka_run_group_tests_name("note_races", tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The note beside a staged file is true at any moment: it says what is not in the store, and
  * nothing of what is. */
-#include "tests/unit/fuse/file/crash_fixture.h"
+#include "tests/unit/fuse/file/commit_fixture.h"
 
 #include "fuse/file/recover.h"
-#include "fuse/file/sidecar.h"
+#include "fuse/file/stage_sync.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,13 +45,14 @@ static void test_mark_is_over(void **state)
     fx_free(x);
 }
 
-static unsigned note_syncs;
+static unsigned note_syncs, name_syncs;
 
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
     note_syncs += fx_fd_is(fd, ".new") || fx_fd_is(fd, ".path");
+    name_syncs += fx_fd_is(fd, "/stage");
     return __real_fsync(fd);
 }
 
@@ -80,6 +81,38 @@ static void test_mark_stays_on_disk(void **state)
     fx_upload(x, "main/c", 0);
     fx_store_is(x, "main/c", "text");
     fx_free(x);
+}
+
+/* The process before us had it on the disk that it is to be saved, and had not told anybody else:
+ * when it is removed or renamed then, or uploaded and removed, a power cut brings back none of it.
+ */
+static void test_mark_of_another_process(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct fx *x = fx_new(&(struct fx_conf){.write = CONF_ASYNC_THROUGH});
+        bool renamed = i == 1;
+        fx_make(x, "main/a", "text");
+        if (i == 3)
+            assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), 0);
+        fx_restart(x, true);
+        recover_begin(x->files);
+        if (i != 3) /* what it had removed itself */
+            stage_sync_settle(files_stage_sync(x->files));
+        if (i == 2)
+            assert_int_equal(fx_behind(x, fx_ino(x, "main/a")), 0);
+        if (i == 4)
+            fx_make(x, "main/b", "newer");
+        name_syncs = 0;
+        if (renamed)
+            assert_int_equal(fx_rename(x, "main/a", "main/b", 0, false), 0);
+        else if (i == 4)
+            assert_int_equal(fx_rename(x, "main/b", "main/a", 0, false), 0);
+        else
+            assert_int_equal(fx_unlink(x, "main/a", false), 0);
+        assert_true(name_syncs > 0);
+        fx_free(x);
+    }
 }
 
 static void *upload_log(void *arg)
@@ -225,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mark_is_over),
         cmocka_unit_test(test_mark_stays_on_disk),
+        cmocka_unit_test(test_mark_of_another_process),
         cmocka_unit_test(test_mark_is_over_at_once),
         cmocka_unit_test(test_saved_has_no_note),
         cmocka_unit_test(test_written_after_a_restart),
