@@ -221,16 +221,17 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     cached_unpin(m->c->cache, m->mount, m->to);
     if (inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e))
         return -1;
-    if (over)
-        rename_over(m, f, &was, &note, atomic_load(&g->begun));
-    if (g)
-        file_discard(g);
     if (other)
         forget_state(m, m->n.ino);
     else if (!local)
         set_version(m, &st);
-    if (!over)
+    /* before g's goes: a power cut leaves one that says what the name has */
+    if (over)
+        rename_over(m, f, &was, &note, atomic_load(&g->begun));
+    else
         stage_repath(f, NULL);
+    if (g)
+        file_discard(g);
     if (!local && !other)
         rename_cached(f);
     stage_sync_settle(files_stage_sync(m->fs));

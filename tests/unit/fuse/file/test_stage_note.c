@@ -46,6 +46,8 @@ static void test_mark_is_over(void **state)
 }
 
 static unsigned note_syncs, name_syncs;
+static const char *awaited; /* a file that is there when a note comes to the disk, */
+static bool missed;         /* or was not */
 
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
@@ -53,6 +55,7 @@ int __wrap_fsync(int fd)
 {
     note_syncs += fx_fd_is(fd, ".new") || fx_fd_is(fd, ".path");
     name_syncs += fx_fd_is(fd, "/stage");
+    missed |= awaited && fx_fd_is(fd, ".new") && access(awaited, F_OK) != 0;
     return __real_fsync(fd);
 }
 
@@ -113,6 +116,25 @@ static void test_mark_of_another_process(void **state)
         assert_true(name_syncs > 0);
         fx_free(x);
     }
+}
+
+/* One of two saved files takes the other's name: a power cut in the middle of that leaves one. */
+static void test_replaced_in_one_step(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.write = CONF_ASYNC_THROUGH});
+    fx_make(x, "main/a", "old");
+    fx_make(x, "main/b", "new");
+    cleanup_free char *old = note_of(x, fx_ino(x, "main/a"));
+    awaited = old;
+    missed = false;
+    note_syncs = 0;
+    assert_int_equal(fx_rename(x, "main/b", "main/a", 0, false), 0);
+    awaited = NULL;
+    assert_true(note_syncs > 0);
+    assert_false(missed);
+    assert_int_equal(access(old, F_OK), -1);
+    fx_free(x);
 }
 
 static void *upload_log(void *arg)
@@ -259,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_mark_is_over),
         cmocka_unit_test(test_mark_stays_on_disk),
         cmocka_unit_test(test_mark_of_another_process),
+        cmocka_unit_test(test_replaced_in_one_step),
         cmocka_unit_test(test_mark_is_over_at_once),
         cmocka_unit_test(test_saved_has_no_note),
         cmocka_unit_test(test_written_after_a_restart),
