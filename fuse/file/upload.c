@@ -73,6 +73,7 @@ static void upload_failed(struct file *f, const struct upload *u, struct err *e)
     atomic_fetch_add(&stats.failed, 1);
     int64_t wait = RETRY_FIRST_NS << MIN(f->failures, 4u);
     f->failures++;
+    f->stopped = 0;
     atomic_store(&f->retry_ns, clock_mono_ns() + MIN(wait, RETRY_LAST_NS));
     files_note_error(f->files, f->ino, e);
     log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", u->path, "error",
@@ -133,10 +134,22 @@ static void forget_changes(struct file *f, bool noted)
     pthread_mutex_unlock(&f->mark_lock);
 }
 
+/* By which it is told to give way; NULL: by nothing. */
+static const atomic_bool *upload_stop(const struct file *f, const struct upload *u)
+{
+    return u->behind && f->stopped < STOPS_MOST ? &f->stop : NULL;
+}
+
+static int upload_gives_way(const struct file *f, const struct upload *u, struct err *e)
+{
+    const atomic_bool *stop = upload_stop(f, u);
+    return stop && atomic_load(stop) ? err_sys(e, ECANCELED, "an upload gives way") : 0;
+}
+
 /* What there is to upload: the staging file is open, u->counted changes are in its first u->size
  * bytes.
  */
-static int upload_look(struct file *f, struct upload *u, struct err *e)
+static int upload_look(struct file *f, struct upload *u, bool send, struct err *e)
 {
     struct stat content;
     pthread_rwlock_wrlock(&f->data_lock);
@@ -145,7 +158,7 @@ static int upload_look(struct file *f, struct upload *u, struct err *e)
     if (rc == 0 && fstat(f->stage_fd, &content))
         rc = err_sys(e, errno, "look at a staged file");
     u->size = rc ? 0 : (uint64_t)content.st_size;
-    if (u->behind)
+    if (u->behind && send)
         atomic_store(&f->sending, u->size);
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
@@ -283,7 +296,7 @@ static int upload_promise(struct file *f, struct upload *u, struct err *e)
         struct err none = ERR_INIT;
         struct sidecar note;
         pthread_mutex_lock(&f->mark_lock);
-        int rc = upload_look(f, u, e);
+        int rc = upload_look(f, u, true, e);
         u->begun = atomic_load(&f->begun);
         /* where the disk has no room for that, it gets some by the upload */
         if (rc == 0 && (promised || u->begun))
@@ -298,7 +311,8 @@ static int upload_promise(struct file *f, struct upload *u, struct err *e)
         pthread_mutex_unlock(&f->mark_lock);
         if (rc || !ask)
             return rc;
-        if (upload_ask(f, u, e))
+        atomic_store(&f->sending, 0);
+        if (upload_ask(f, u, e) || upload_gives_way(f, u, e))
             return -1;
     }
 }
@@ -308,13 +322,15 @@ static int upload_put(struct file *f, struct upload *u, struct store_stat *st, s
     if (upload_promise(f, u, e))
         return -1;
     bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
-    return store_put(u->store, u->path,
+    int rc = store_put(u->store, u->path,
         &(struct store_put){.fd = f->stage_fd,
             .len = u->size,
             .expect = known ? u->n.version : NULL,
-            .cancel = u->behind && f->stopped < STOPS_MOST ? &f->stop : NULL,
+            .cancel = upload_stop(f, u),
             .certain = true},
         st, e);
+    atomic_store(&f->sending, 0);
+    return rc;
 }
 
 /* A caller wants the file: nothing of it has come to the store. */
@@ -344,7 +360,7 @@ static int upload_settle(struct file *f, struct upload *u, unsigned mount, struc
 
 static int upload(struct file *f, bool behind, struct err *e)
 {
-    struct upload u = {.behind = behind};
+    struct upload u = {.behind = behind, .begun = atomic_load(&f->begun)};
     struct store_stat st = {0};
     unsigned mount;
     bool damaged;
@@ -352,7 +368,7 @@ static int upload(struct file *f, bool behind, struct err *e)
         forget_changes(f, false); /* no name leads to them any more */
         return 0;
     }
-    if (upload_look(f, &u, e)
+    if (upload_look(f, &u, false, e)
         || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
     if (u.counted == atomic_load(&f->saved)) /* a change was counted, and was none */
@@ -362,8 +378,11 @@ static int upload(struct file *f, bool behind, struct err *e)
         upload_damaged(f, &u, e);
         return -1;
     }
-    if (rc == 0)
-        rc = upload_settle(f, &u, mount, e) ? -1 : upload_put(f, &u, &st, e);
+    if (rc == 0 && upload_gives_way(f, &u, e) == 0 && upload_settle(f, &u, mount, e) == 0
+        && upload_gives_way(f, &u, e) == 0)
+        rc = upload_put(f, &u, &st, e);
+    else
+        rc = -1;
     if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st))
         rc = upload_know(f, &u, &st, e) ? -1 : upload_put(f, &u, &st, e);
     if (rc == 0)

@@ -34,8 +34,13 @@ static void *behind_thread(void *user)
 
 void fx_begin_held(struct fx_behind *b, struct fx *x, uint64_t ino)
 {
+    fx_begin_held_in(b, x, ino, FAKE_PUT);
+}
+
+void fx_begin_held_in(struct fx_behind *b, struct fx *x, uint64_t ino, enum fake_call call)
+{
     *b = (struct fx_behind){.x = x, .ino = ino, .rc = -1};
-    fake_store_hold(x->fake[0], FAKE_PUT);
+    fake_store_hold(x->fake[0], call);
     assert_int_equal(pthread_create(&b->thread, NULL, behind_thread, b), 0);
     fake_store_wait_held(x->fake[0]);
 }

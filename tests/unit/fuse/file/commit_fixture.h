@@ -20,6 +20,7 @@ struct fx_behind {
     pthread_t thread;
 };
 void fx_begin_held(struct fx_behind *b, struct fx *x, uint64_t ino);
+void fx_begin_held_in(struct fx_behind *b, struct fx *x, uint64_t ino, enum fake_call call);
 int fx_end_held(struct fx_behind *b);
 
 /* There is a note, and it says so. */

@@ -217,6 +217,41 @@ static void test_replaces_who_knows_what(void **state)
     fx_free(x);
 }
 
+/* Who waits for the file is let through before its content is sent, too, and nobody who writes to
+ * it waits until then; that an earlier attempt may have come there stays known. */
+static void test_gives_way_before_it_sends(void **state)
+{
+    (void)state;
+    for (int more = 0; more < 2; more++) { /* the look at what failed; at what came of it */
+        struct fx *x = fx_new(&async);
+        struct fx_handle h;
+        struct fx_behind b;
+        struct err e = ERR_INIT;
+        assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+        fx_write(x, h.ino, 0, "1");
+        save(x, h.ino);
+        fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+        assert_int_equal(fx_behind(x, h.ino), EIO);
+        if (more) {
+            fx_write(x, h.ino, 1, "2");
+            save(x, h.ino);
+        }
+        struct file *f = files_get(x->files, h.ino, &e);
+        atomic_store(&f->marked_ok_ns, more ? clock_mono_ns() : 0);
+        unsigned puts = fake_store_calls(x->fake[0], FAKE_PUT);
+        fx_begin_held_in(&b, x, h.ino, FAKE_STAT);
+        assert_int_equal(atomic_load(&f->sending), 0);
+        atomic_store(&f->stop, true);
+        assert_int_equal(fx_end_held(&b), ECANCELED);
+        assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), puts);
+        assert_int_equal(atomic_load(&f->begun), !more); /* there, the store has said no */
+        files_put(f);
+        assert_int_equal(fx_behind(x, h.ino), 0);
+        fx_store_is(x, "main/a", more ? "12" : "1");
+        fx_free(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_lost_answer_after_a_failure),
         cmocka_unit_test(test_nothing_is_sent_blindly),
         cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_gives_way_before_it_sends),
         cmocka_unit_test(test_replaces_two),
         cmocka_unit_test(test_replaces_who_knows_what),
     };

@@ -215,6 +215,12 @@ static void test_gives_way_so_often(void **state)
         assert_false(atomic_load(&f->begun));
     }
     struct fx_behind b;
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_behind(x, f->ino), EIO);
+    fx_begin_held(&b, x, f->ino); /* what failed begins anew */
+    atomic_store(&f->stop, true);
+    assert_int_equal(fx_end_held(&b), ECANCELED);
+    f->stopped = 5;
     fx_begin_held(&b, x, f->ino);
     atomic_store(&f->stop, true);
     assert_int_equal(fx_end_held(&b), 0);
