@@ -81,7 +81,8 @@ static int file_commit(struct file *f, struct err *e)
         return rc;
     if (stage_sync(files_stage_sync(f->files), fd, note, e)) {
         pthread_mutex_lock(&f->mark_lock);
-        atomic_store(&f->marked, 0); /* who knows what is on the disk */
+        if (atomic_load(&f->marked) == counted)
+            atomic_store(&f->marked, 0); /* who knows what is on the disk */
         pthread_mutex_unlock(&f->mark_lock);
         return stage_error(e, err_errno(e), "keep a staged file");
     }

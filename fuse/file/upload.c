@@ -102,7 +102,7 @@ static void upload_done(
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
     atomic_store(&f->saved, counted);
-    bool over = all || atomic_load(&f->marked) <= counted;
+    bool over = all || MAX(atomic_load(&f->marked), atomic_load(&f->safe)) <= counted;
     stage_saved(f, all, over);
     if (all && atomic_exchange(&f->promised, false))
         stage_sync_gone(files_stage_sync(f->files));

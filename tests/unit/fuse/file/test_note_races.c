@@ -4,6 +4,7 @@
 
 #include "fuse/file/content.h"
 #include "fuse/file/recover.h"
+#include "fuse/file/stage_sync.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@ static const struct fx_conf async = {.write = CONF_ASYNC_THROUGH};
 /* The next call is held up: before it, or after it. */
 static struct hand {
     atomic_bool armed, held, go;
-} sum_hand, read_hand;
+} sum_hand, read_hand, sync_hand;
 
 static void hand_arm(struct hand *h)
 {
@@ -21,13 +22,14 @@ static void hand_arm(struct hand *h)
     h->armed = true;
 }
 
-static void hand_here(struct hand *h)
+static bool hand_here(struct hand *h)
 {
     if (!atomic_exchange(&h->armed, false))
-        return;
+        return false;
     h->held = true;
     while (!h->go)
         clock_sleep_ns(NS_PER_MS);
+    return true;
 }
 
 static void hand_wait(struct hand *h)
@@ -51,6 +53,15 @@ int __wrap_sidecar_read(const char *file, struct sidecar *out, struct err *e)
     int rc = __real_sidecar_read(file, out, e);
     hand_here(&read_hand);
     return rc;
+}
+
+/* The one that is held up fails. */
+int __real_stage_sync(struct stage_sync *s, int content, int note, struct err *e);
+int __wrap_stage_sync(struct stage_sync *s, int content, int note, struct err *e);
+int __wrap_stage_sync(struct stage_sync *s, int content, int note, struct err *e)
+{
+    int rc = __real_stage_sync(s, content, note, e);
+    return hand_here(&sync_hand) ? err_sys(e, EIO, "bring it to the disk") : rc;
 }
 
 struct call {
@@ -182,11 +193,39 @@ static void test_renewed_while_saved(void **state)
     fx_free(x);
 }
 
+/* The disk refuses what was saved first, and tells so after it has taken more: that stays promised,
+ * whatever the store gets of the former. */
+static void test_refused_late(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    struct fx_behind b;
+    struct call save;
+    struct sidecar note;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "1");
+    hand_arm(&sync_hand);
+    call_begin(&save, x, h.ino, do_save);
+    hand_wait(&sync_hand);
+    fx_begin_held(&b, x, h.ino);
+    fx_write(x, h.ino, 1, "2");
+    assert_int_equal(do_save(x, h.ino), 0);
+    sync_hand.go = true;
+    assert_int_equal(call_end(&save), EIO);
+    assert_int_equal(fx_end_held(&b), 0);
+    fx_note(x, h.ino, &note);
+    assert_true(note.asked);
+    assert_int_equal(note.asked_len, 2);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_removed_while_saved),
         cmocka_unit_test(test_renewed_while_saved),
+        cmocka_unit_test(test_refused_late),
     };
     return cmocka_run_group_tests_name("note_races", tests, NULL, NULL);
 }
