@@ -39,6 +39,7 @@ struct lane {
 
 struct uploader {
     struct files *fs;
+    atomic_bool leaves;
     struct task moves; /* directory renames that were interrupted */
     unsigned nlanes;
     struct lane lanes[];
@@ -139,7 +140,8 @@ static void uploader_visit(void *user, struct file *f)
     if (l->gave_up || !upload_is_due(f, l->last))
         return;
     if (commit_may_wait(f)) {
-        upload_behind(l, f);
+        if (!atomic_load(&l->of->leaves))
+            upload_behind(l, f);
         return;
     }
     progress_of(f->ino, f->ino);
@@ -218,6 +220,12 @@ struct uploader *uploader_start(struct files *fs, struct err *e)
         return w;
     uploader_stop(w);
     return NULL;
+}
+
+void uploader_leave(struct uploader *w)
+{
+    atomic_store(&w->leaves, true);
+    files_hold_uploads(w->fs); /* for good */
 }
 
 void uploader_stop(struct uploader *w)

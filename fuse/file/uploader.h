@@ -9,6 +9,8 @@
 struct uploader; /* opaque */
 /* At the start, before the mount is served: recover.h. fs is borrowed. */
 struct uploader *uploader_start(struct files *fs, struct err *e);
+/* Before it is stopped: another process takes over, and what may wait (commit.h) is left to it. */
+void uploader_leave(struct uploader *w);
 void uploader_stop(struct uploader *w); /* tries once more what is dirty; NULL is fine */
 
 #endif

@@ -272,6 +272,8 @@ void mounted_fs_tear_down(struct mounted_fs *m)
     if (m->cache)
         cache_cancel(m->cache);
     hints_free(m->fs.hints);
+    if (m->uploader && !unmounted)
+        uploader_leave(m->uploader);
     uploader_stop(m->uploader);
     sequential_prefetch_stop(m->sequential);
     directory_prefetch_free(m->directory);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is uploaded without a close: after a failure, of files that are held open, at the end. */
-#include "tests/unit/fuse/file/file_fixture.h"
+#include "tests/unit/fuse/file/commit_fixture.h"
 
 #include "fuse/file/dir_move.h"
 
@@ -192,6 +192,32 @@ static void test_leftovers(void **state)
     fx_free(x);
 }
 
+/* Nobody waits for the store when the next process takes over: what may wait is its. */
+static void test_left_to_the_next(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.write = CONF_ASYNC_THROUGH});
+    struct uploader *u = start(x);
+    fake_store_heed_cancel(x->fake[0]);
+    fake_store_hold(x->fake[0], FAKE_PUT);
+    fx_make(x, "main/flying", "one");
+    fx_due(x, fx_ino(x, "main/flying"));
+    fake_store_wait_held(x->fake[0]);
+    fx_make(x, "main/waiting", "two");
+    uploader_leave(u);
+    fake_store_go(x->fake[0]);
+    uploader_stop(u);
+    fx_store_is(x, "main/flying", NULL);
+    fx_store_is(x, "main/waiting", NULL);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), 1);
+    assert_int_equal(pending(), 2);
+    fx_restart(x, true);
+    uploader_stop(start(x)); /* it is unmounted */
+    fx_store_is(x, "main/flying", "one");
+    fx_store_is(x, "main/waiting", "two");
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_large_and_busy),
         cmocka_unit_test(test_closed_and_dirty),
         cmocka_unit_test(test_leftovers),
+        cmocka_unit_test(test_left_to_the_next),
     };
     return cmocka_run_group_tests_name("uploader", tests, NULL, NULL);
 }
