@@ -101,6 +101,10 @@ plant_doc_links() { echo '[x](planted.md)' >>docs/concepts.md && echo 'docs/conc
 plant_documented_names() { echo '#define LABEL_PLANTED "millrace.dev/planted"' >>lib/base/names.h && echo millrace.dev/planted; }
 plant_documented_reasons() { echo 'static const char *const planted = "PlantedReason";' >>operator/dataset/plan.c && echo PlantedReason; }
 plant_documented_commands() { printf '# Planted\n\n```sh\nls\n```\n' >docs/planted.md && echo 'docs/planted.md:3: who runs'; }
+plant_documented_commands__example() { printf '# Planted\n\n```sh\nls\n```\n' >examples/mnist/README.md && echo 'examples/mnist/README.md:3: who runs'; }
+plant_documented_commands__text() { printf '# Planted\n\nDo `millrace plant POD`.\n' >docs/planted.md && echo 'docs/planted.md:3: millrace has no verb plant'; }
+plant_documented_commands__flag() { printf '# Planted\n\nDo `kubectl millrace why POD --planted`.\n' >docs/planted.md && echo 'millrace why has no flag --planted'; }
+plant_documented_commands__program() { printf '# Planted\n\nDo `hack/plant`.\n' >README.md && echo 'README.md:3: there is no hack/plant'; }
 plant_documented_commands__test() { printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls\n```\n' >docs/planted.md && echo 'there is no tests/e2e/planted.sh'; }
 
 plant_documented_commands__named()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of documents, as their readers type them.
 
-    pages.py check FILE…   each fenced block of commands says who runs it; prints the places that do not
+    pages.py check FILE…   each fenced block of commands says who runs it, and commands of ours in the text are such that there are; prints
+                           the places that do not
     pages.py manifests FILE…   prints the Datasets of ```yaml blocks; of a block that begins with "  mounts:", one that has these
     pages.py block FILE N  prints the Nth block of commands
     pages.py run FILE      runs the page's blocks in the current directory, and compares what they print with what the page shows
@@ -29,6 +30,8 @@ COMMENT = re.compile(r"^\s*<!-- (run by|not run here|file|yours|may differ): (.*
 COMMANDS = ("sh", "console", "bash", "shell")
 PLACEHOLDER = re.compile(r"-|.*(…|\.example|[A-Z]{2})")
 TYPED = re.compile(r"^\s*(\$ |(kubectl|helm|millrace|hack/\w+|docker|podman|crane) [a-z-])")  # a command, whatever the block is called
+OURS = re.compile(r"`((?:(?:kubectl )?millrace|hack/\w+) [^`]+|hack/\w+)`")  # a command of ours in the text
+CLI_PAGE = "docs/reference/cli.md"
 TEST = re.compile(r"tests/((e2e|programs)/\d\d_|integration/)\w+\.sh")  # what hack/test runs
 SAID = re.compile(r"(step|echo|printf|fail)\b(?!.*\|)")  # a line that prints a command, and does not run it
 LOOKS = re.compile(r"^kubectl (-n \S+ )?(get|logs|describe|millrace)\b")  # may be repeated until it shows what is expected
@@ -116,6 +119,29 @@ def print_block(path, number):
     print("\n".join(command for command, _ in command_blocks(read(path)[1])[int(number) - 1].commands()))
 
 
+def check_inline(path):
+    """Commands of ours in the text: there are such verbs, with such flags, and such programs."""
+    with open(CLI_PAGE, encoding="utf-8") as page:
+        verbs = {part.split("\n", 1)[0]: part for part in page.read().split("\n## ")[1:]}
+    with open(path, encoding="utf-8") as page:
+        text = re.sub(r"^\s*```.*?^\s*```", lambda block: "\n" * block.group().count("\n"), page.read(), flags=re.DOTALL | re.MULTILINE)
+    for at in OURS.finditer(text):
+        place, words = f"{path}:{text.count(chr(10), 0, at.start()) + 1}", at.group(1).split()
+        if words[0].startswith("hack/"):
+            if not os.access(words[0], os.X_OK):
+                print(f"{place}: there is no {words[0]}")
+            continue
+        words = words[words.index("millrace") + 1:]
+        if re.fullmatch(r"[A-Z|…]*", words[0]) or words[0].startswith("-"):
+            continue
+        if words[0] not in verbs:
+            print(f"{place}: millrace has no verb {words[0]}")
+            continue
+        for flag in re.findall(r"--[a-z][a-z-]*", " ".join(words)):
+            if f"`{flag}" not in verbs[words[0]] and flag != "--help":
+                print(f"{place}: millrace {words[0]} has no flag {flag}")
+
+
 def check(path):
     page, blocks = read(path)
     for number, block in enumerate(command_blocks(blocks), 1):
@@ -131,6 +157,7 @@ def check(path):
             print(f"{path}:{block.line}: {test} is no test that hack/test runs")
         elif why := why_not_run(test, path, number, block):
             print(f"{path}:{block.line}: {test} {why}")
+    check_inline(path)
     for block in blocks:
         if block.language not in COMMANDS and not {"file", "yours"} & block.notes.keys() and (typed := list(filter(TYPED.match, block.text))):
             print(f"{path}:{block.line}: a block of commands is called sh or console: {typed[0].strip()}")

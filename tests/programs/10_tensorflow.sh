@@ -13,9 +13,9 @@ leave() { k delete namespace "$STORE" --ignore-not-found --wait=false >/dev/null
 at_end leave
 k delete namespace "$STORE" --ignore-not-found --wait --timeout=180s >/dev/null # another test's, on its way
 
-example() # NAME: as the reader of its README types it
+typed() # COMMANDS: as the reader of a README types them
 {
-    reader bash -ec "$(page_block "examples/$1/README.md" 1)" >/dev/null
+    reader bash -ec "$1" >/dev/null
 }
 
 in_store() { k -n "$STORE" exec -i s3 -c s3 -- /bin/busybox "$@"; }
@@ -60,7 +60,10 @@ done >/dev/null
 
 step "all of them"
 reader ln -s "$ROOT/examples" .
-for name in parameter-server tfos recognition one-job-three-ways; do example "$name"; done
+typed "$(page_block examples/parameter-server/README.md 1)"
+typed "$(page_block examples/tfos/README.md 1)"
+typed "$(page_block examples/recognition/README.md 1)"
+typed "$(page_block examples/one-job-three-ways/README.md 1)"
 
 step "TensorBoard shows the curve while the job writes it"
 expect 120 "a loss: $(board data/runs || true)" has_curve epoch_loss 1
@@ -70,7 +73,7 @@ beside=$(n get pods -l millrace.dev/component=tensorboard -o jsonpath='{.items[0
     fail "TensorBoard is not on the chief's node, where what is written is seen at once"
 
 await 240 tfos
-example inference
+typed "$(page_block examples/inference/README.md 1)"
 for name in job/recognition job/count job/count-torchrun count; do await 120 "$name"; done
 step "what was in the pictures"
 n logs job/recognition | tee "$WORK/recognition"
