@@ -31,6 +31,8 @@ if [ "$(jsonpath job/spark-mnist '{.status.succeeded}')" != 1 ]; then
     for program in setup train-tensorflow inference; do n logs job/spark-mnist -c "$program" --tail=30 || true; done
     fail "the programs have failed"
 fi
+nodes=$(n get pods -l 'app=spark-worker' -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort -u | wc -l)
+[ "$nodes" = 2 ] || [ "$(k get nodes -o name | wc -l)" = 1 ] || fail "the executors are on one node: nothing is shown of several"
 
 step "what is in the bucket"
 in_store tar -cf - -C /srv/mnist mnist tensorflow predictions | tar -xf - -C "$WORK"
