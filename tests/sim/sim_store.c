@@ -29,6 +29,7 @@ static void object_set(unsigned file, const struct content *c, bool others)
     o->serial = ++world->serial;
     o->at = world->now;
     o->others = others;
+    o->moved = false;
 }
 
 /* -- others ---------------------------------------------------------------------------------- */
@@ -229,6 +230,7 @@ static int sim_rename(void *impl, const char *from, const char *to, const char *
     static const struct content none;
     object_set((unsigned)b, &world->objects[a].c, false);
     object_set((unsigned)a, &none, false);
+    world->objects[b].moved = how == ANSWER_LOST;
     if (how == ANSWER_LOST)
         return refused(e);
     stat_of(&world->objects[b], st);

@@ -114,7 +114,7 @@ void truth_removed(unsigned file, bool local)
     static const struct content none;
     const struct object *o = &world->objects[file];
     truth_add(file, DONE, &none);
-    if (local && o->others && o->c.there)
+    if (local && (o->others || o->moved) && o->c.there)
         truth_add(file, OTHERS, &o->c);
 }
 

@@ -41,6 +41,7 @@ struct object {
     uint64_t serial; /* of its version */
     uint64_t at;
     bool others;
+    bool moved; /* by a rename whose answer was lost: users were told that it failed */
 };
 
 struct file_model {
@@ -126,7 +127,8 @@ void truth_stored(unsigned file, const struct content *c);
  * somebody had asked for that. */
 void truth_tried(unsigned file, const struct content *c);
 /* Users were told that its name is removed. local: it was never in the store, so that what another
- * node has put there meanwhile is another file, which they have not seen yet. */
+ * node has put there meanwhile, or a rename that failed for them, is another file, which they have
+ * not seen yet. */
 void truth_removed(unsigned file, bool local);
 bool content_was_ever(unsigned file, const struct content *c);
 /* A rename is begun, and told to be done, of what has c as its users see it; waits: not all of that
