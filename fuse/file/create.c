@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/create.h"
 
+#include "fuse/file/attr.h"
 #include "fuse/file/dir_move.h"
 #include "fuse/file/open.h"
 #include "fuse/file/stage.h"
@@ -25,24 +26,49 @@ static int parent_of(
     return 0;
 }
 
-static struct inode new_inode(const struct new_name *w, unsigned mount)
+static struct inode new_inode(struct files *fs, const struct new_name *w, unsigned mount)
 {
+    const struct files_conf *c = files_config(fs);
     int64_t now = clock_real_ns();
+    uint8_t attr = w->uid != c->uid || w->gid != c->gid ? STORE_OWNER : 0;
     return (struct inode){.uid = w->uid,
+        .attr = attr,
+        .untold = attr,
         .gid = w->gid,
         .mount = mount,
         .mtime_ns = now,
         .synced_s = (uint32_t)(now / NS_PER_S)};
 }
 
+/* Its mode is the mount's, so that all who may write to the mount may write to it, where its maker
+ * asks for no other than a usual umask leaves; else what the maker asks for. */
+static void mode_of_new(
+    const struct new_name *w, uint32_t type, uint32_t of_mount, struct inode *like)
+{
+    uint32_t wanted = w->mode & 0777, sticky = w->mode & S_ISVTX;
+    bool usual = !(w->umask & ~022u)
+        && (wanted == (0666 & ~w->umask) || wanted == (0777 & ~w->umask));
+    uint32_t mode = (usual ? of_mount | (wanted & 0111) : wanted) | sticky;
+    like->mode = type | mode;
+    if (mode != of_mount)
+        like->attr = like->untold = like->attr | STORE_MODE;
+}
+
+static void new_file(struct files *fs, const struct new_name *w, struct inode *like)
+{
+    mode_of_new(w, S_IFREG, files_config(fs)->file_mode, like);
+}
+
 /* O_EXCL holds for all who use the store: the empty object is made there first, by one of them. The
  * process before us may have come that far (resent): the store knows it by its mark. */
-static int create_claim(
-    struct files *fs, const struct new_name *w, struct store_stat *st, struct err *e)
+static int create_claim(struct files *fs, const struct new_name *w, const struct inode *like,
+    struct store_stat *st, struct err *e)
 {
     const struct files_conf *c = files_config(fs);
+    struct store_attr attr;
     const struct store_put nothing = {
-        .fd = -1, .expect = "", .mark = inodes_unique(c->inodes, w->request)};
+        .fd = -1, .expect = "", .mark = inodes_unique(c->inodes, w->request), .attr = &attr};
+    attr_of_inode(like, &attr);
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
@@ -67,13 +93,15 @@ static int claim_name(struct files *fs, const struct new_name *w, struct inode *
     bool known = inodes_find(c->inodes, w->dir, w->name, n);
     if (known && (!w->resent || (n->flags & (INODE_DIR | INODE_LOCAL))))
         return err_sys(e, EEXIST, "create %s", w->name);
-    if (create_claim(fs, w, &st, e))
+    struct inode like = new_inode(fs, w, d.mount);
+    new_file(fs, w, &like);
+    if (create_claim(fs, w, &like, &st, e))
         return -1;
-    struct inode like = new_inode(w, d.mount);
     if (known) /* made by the process before us, or gone since: the store says */
         return inodes_put(
             c->inodes, w->dir, w->name, &st, INODES_NOW, (uint32_t)like.synced_s, n, &change, e);
-    like.mode = S_IFREG | c->file_mode | (w->mode & 0111);
+    if (st.attr_known)
+        like.untold &= (uint8_t)~st.attr.has;
     snprintf(like.version, sizeof like.version, "%s", st.version);
     if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
         return -1;
@@ -101,9 +129,9 @@ static int create_file(struct files *fs, const struct new_name *w, struct inode 
     struct inode d;
     if (parent_of(fs, w, "create", &d, e))
         return -1;
-    struct inode like = new_inode(w, d.mount);
+    struct inode like = new_inode(fs, w, d.mount);
     like.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY;
-    like.mode = S_IFREG | c->file_mode | (w->mode & 0111);
+    new_file(fs, w, &like);
     if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
         return -1;
     inodes_opened(c->inodes, n->ino, 1);
@@ -211,7 +239,7 @@ static int make_link(
     }
     if (known) /* made by the process before us */
         return 0;
-    struct inode like = new_inode(w, mount);
+    struct inode like = new_inode(fs, w, mount);
     like.mode = S_IFLNK | 0777;
     like.size = strlen(target);
     like.mtime_ns = st.mtime_ns ? st.mtime_ns : like.mtime_ns;
@@ -258,11 +286,13 @@ static int make_dir(struct files *fs, const struct new_name *w, struct inode *n,
     }
     if (known) /* made by the process before us */
         return 0;
-    struct inode like = new_inode(w, mount);
+    struct inode like = new_inode(fs, w, mount);
     like.flags = INODE_DIR | INODE_LISTED;
-    like.mode = S_IFDIR | c->dir_mode | (w->mode & S_ISVTX);
+    mode_of_new(w, S_IFDIR, c->dir_mode, &like);
     if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
         return -1;
+    if (like.untold && (store_caps(store) & STORE_CAP_DIRS))
+        attr_tell(fs, n);
     files_dir_changed(fs, w->dir);
     return 0;
 }

@@ -9,7 +9,8 @@
 struct new_name {
     uint64_t dir;
     const char *name;
-    uint32_t mode; /* permission bits that the caller wants */
+    uint32_t mode; /* permission bits that the caller wants, without those of its umask */
+    uint32_t umask;
     uint32_t uid, gid;
     uint64_t request; /* the kernel's number of it */
     bool resent;      /* a process before this one may have done it already: that is success */

@@ -75,6 +75,7 @@ struct files_conf {
     struct backings *backings;    /* NULL: no passthrough */
     unsigned max_idle;            /* closed files kept ready; 0: 1024 */
     uint32_t file_mode, dir_mode; /* permission bits of what is made here */
+    uint32_t uid, gid;            /* whose it is what the store has, where that does not tell */
     /* Called before what may take long. NULL: not wanted. */
     void (*will_block)(void);
     /* A reader begins with this file: the prefetchers want to know. Called with the file's lock

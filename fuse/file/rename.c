@@ -5,7 +5,7 @@
 #include "fuse/file/commit.h"
 #include "fuse/file/dir_move.h"
 #include "fuse/file/open.h"
-#include "fuse/file/read.h"
+#include "fuse/file/recache.h"
 #include "fuse/file/remove.h"
 #include "fuse/file/stage.h"
 #include "fuse/file/stage_sync.h"
@@ -63,41 +63,6 @@ static void forget_state(struct rename_job *m, uint64_t ino)
 }
 
 /* -- files ----------------------------------------------------------------------------------- */
-
-/* So that rename_cached() has what to move. */
-static void attach_for_rename(struct file *f)
-{
-    struct err e = ERR_INIT;
-    pthread_rwlock_wrlock(&f->data_lock);
-    if (file_attach(f, &e))
-        log_kv(LOG_DEBUG, "a file that is to be renamed cannot be opened", "error", e.msg, NULL);
-    pthread_rwlock_unlock(&f->data_lock);
-}
-
-/* The inode's path or version changed: what is cached under the old one is cached under the new one
- * now. */
-static void rename_cached(struct file *f)
-{
-    const struct files_conf *c = file_conf(f);
-    struct err e = ERR_INIT;
-    struct inode n;
-    char path[INODE_PATH_MAX];
-    struct cache_key key;
-    mutex_assert_held(&f->state_lock);
-    if (inodes_get(c->inodes, f->ino, &n))
-        return;
-    pthread_rwlock_wrlock(&f->data_lock);
-    if (f->cf) {
-        cleanup_fd int fd = cache_complete_fd(f->cf);
-        if (fd >= 0 && file_key(c->tree, &n, path, &key, &e) == 0
-            && cache_adopt(c->cache, &key, fd, &e))
-            log_kv(
-                LOG_DEBUG, "a renamed file leaves the cache", "path", path, "error", e.msg, NULL);
-        cache_close(f->cf);
-        f->cf = NULL;
-    }
-    pthread_rwlock_unlock(&f->data_lock);
-}
 
 static void lock_one(struct file *f)
 {
@@ -233,7 +198,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     if (g)
         file_discard(g);
     if (!local && !other)
-        rename_cached(f);
+        file_recache(f);
     stage_sync_settle(files_stage_sync(m->fs));
     return 0;
 }
@@ -247,7 +212,7 @@ static int rename_file(struct rename_job *m, struct err *e)
         if (g) /* its record stays until file_discard() has seen it */
             inodes_hold(m->c->inodes, g->ino);
         progress_of(f->ino, g ? g->ino : f->ino); /* either may be busy for long */
-        attach_for_rename(f);
+        file_attach_cached(f);
         lock_both(f, g);
         rc = rename_file_locked(m, f, g, e);
         if (g)
@@ -342,7 +307,7 @@ static void repath(void *user, struct file *f)
         return;
     lock_one(f);
     stage_repath(f, NULL);
-    rename_cached(f);
+    file_recache(f);
     pthread_mutex_unlock(&f->state_lock);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* setattr — attributes that users set: kept here, as stores have no place for them, but for the
- * size. */
+/* setattr — attributes that users set: kept here, and told to the store (attr.h). */
 #ifndef MILLRACE_FUSE_FILE_SETATTR_H
 #define MILLRACE_FUSE_FILE_SETATTR_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/upload.h"
 
+#include "fuse/file/attr.h"
 #include "fuse/file/commit.h"
 #include "fuse/file/content.h"
 #include "fuse/file/dir_move.h"
@@ -96,11 +97,12 @@ static void upload_done(
     snprintf(set.version, sizeof set.version, "%s", st->version);
     pthread_mutex_lock(&f->mark_lock); /* a note of what was saved since stays */
     pthread_rwlock_wrlock(&f->data_lock);
-    bool all = atomic_load(&f->written) == counted,
-         keep_time = !all || (n->flags & INODE_ATTR) || !st->mtime_ns;
+    bool all = atomic_load(&f->written) == counted, told = st->attr.has & STORE_MTIME,
+         keep_time = !all || ((n->flags & INODE_ATTR) && !told) || !st->mtime_ns;
     inodes_set(file_conf(f)->inodes, f->ino,
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
-        INODE_LOCAL | (all ? INODE_DIRTY : 0));
+        INODE_LOCAL | (all ? INODE_DIRTY | (told ? INODE_ATTR : 0) : 0));
+    attr_told(file_conf(f)->inodes, f->ino, st);
     atomic_store(&f->saved, counted);
     bool over = all || MAX(atomic_load(&f->marked), atomic_load(&f->safe)) <= counted;
     stage_saved(f, all, over);
@@ -321,11 +323,14 @@ static int upload_put(struct file *f, struct upload *u, struct store_stat *st, s
 {
     if (upload_promise(f, u, e))
         return -1;
+    struct store_attr attr;
+    attr_of_inode(&u->n, &attr);
     bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
     int rc = store_put(u->store, u->path,
         &(struct store_put){.fd = f->stage_fd,
             .len = u->size,
             .expect = known ? u->n.version : NULL,
+            .attr = &attr,
             .cancel = upload_stop(f, u),
             .certain = true},
         st, e);

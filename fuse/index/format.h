@@ -44,7 +44,7 @@ struct rec {
         } dir;
     };
     uint16_t epoch, flags, mode, opens;
-    uint8_t name_len, form, mount, unused;
+    uint8_t name_len, form, mount, attr; /* attr: those told in the lower four bits */
 };
 _Static_assert(sizeof(struct rec) == 96, "a record is 96 bytes: at most 100 with its hash bucket");
 
@@ -96,6 +96,11 @@ struct inodes {
     uint64_t again[REGION_COUNT];  /* lock; more is reserved ahead once so much is used */
 };
 
+/* How a record keeps an inode's .attr and .untold. */
+static inline uint8_t index_attr(unsigned attr, unsigned untold)
+{
+    return (uint8_t)((attr & 7) | (untold & 7) << 4);
+}
 static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r)
 {
     return (uint32_t)(r - ix->recs);

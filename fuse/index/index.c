@@ -44,6 +44,7 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
         r->mode = (uint16_t)like->mode;
         r->uid = like->uid;
         r->gid = like->gid;
+        r->attr = index_attr(like->attr, like->untold);
         r->mtime_ns = like->mtime_ns;
         r->synced = like->synced_s;
         r->mount = ix->to_slot[like->mount & 255];
@@ -157,14 +158,18 @@ void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct i
             now.size = from->size;
         if ((fields & INODES_GROW) && !dir && from->size > r->size)
             now.size = from->size;
-        if (fields & INODES_MTIME)
+        if (fields & INODES_MTIME) {
             now.mtime_ns = from->mtime_ns;
+            now.attr &= (uint8_t)~index_attr(STORE_MTIME, STORE_MTIME);
+        }
         if (fields & INODES_MODE)
             now.mode = (uint16_t)((r->mode & S_IFMT) | (from->mode & 07777));
         if (fields & INODES_OWNER) {
             now.uid = from->uid;
             now.gid = from->gid;
         }
+        if (fields & INODES_ATTR)
+            now.attr = index_attr(from->attr, from->untold);
         if (fields & INODES_SYNCED)
             now.synced = from->synced_s;
         if (fields & INODES_BACKING)

@@ -66,13 +66,16 @@ struct inode {
     uint64_t size;   /* bytes */
     int64_t mtime_ns;
     uint32_t mode, uid, gid; /* mode with the type: S_IFDIR, S_IFREG or S_IFLNK */
-    unsigned flags;          /* enum inode_flag */
-    unsigned mount;          /* index of the mount it belongs to, INODE_NO_MOUNT */
-    unsigned opens;          /* open file handles in the kernel */
-    int32_t backing;         /* passthrough id, 0 none */
-    uint32_t synced_s;       /* when the store last confirmed it, seconds since the epoch */
-    uint32_t listed_s;       /* directories: when the listing that is here was begun; 0 never */
-    uint32_t nchildren;      /* directories */
+    /* enum store_attr_field: those that users have set, here or elsewhere, and which of them the
+     * store has not been told */
+    uint8_t attr, untold;
+    unsigned flags;     /* enum inode_flag */
+    unsigned mount;     /* index of the mount it belongs to, INODE_NO_MOUNT */
+    unsigned opens;     /* open file handles in the kernel */
+    int32_t backing;    /* passthrough id, 0 none */
+    uint32_t synced_s;  /* when the store last confirmed it, seconds since the epoch */
+    uint32_t listed_s;  /* directories: when the listing that is here was begun; 0 never */
+    uint32_t nchildren; /* directories */
     char version[STORE_VERSION_MAX];
 };
 
@@ -165,6 +168,7 @@ enum inodes_field { /* what inodes_set takes from its argument */
     INODES_VERSION = 16,
     INODES_SYNCED = 32,
     INODES_BACKING = 64,
+    INODES_ATTR = 256, /* .attr and .untold */
 };
 /* Changes fields, then sets and clears flags. */
 void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from,

@@ -13,6 +13,24 @@ static uint16_t new_mode(const struct inodes *ix, const struct store_stat *st)
                                  : S_IFREG | ix->conf.file_mode);
 }
 
+/* What the store says of attributes, as far as none is waiting here to be told to it. What only
+ * this node keeps of a mode stays with it while the rest is the same. */
+static void put_attr(const struct inodes *ix, struct rec *r, const struct store_stat *st)
+{
+    unsigned had = r->attr & 7, untold = r->attr >> 4, has = st->attr.has,
+             take = (had | has) & ~untold;
+    if (!st->attr_known)
+        return;
+    uint32_t mode = has & STORE_MODE ? st->attr.mode : new_mode(ix, st);
+    if ((take & STORE_MODE) && !S_ISLNK(r->mode) && ((r->mode ^ mode) & STORE_MODE_BITS))
+        r->mode = (uint16_t)((r->mode & S_IFMT) | (mode & STORE_MODE_BITS));
+    if (take & STORE_OWNER) {
+        r->uid = has & STORE_OWNER ? st->attr.uid : ix->conf.uid;
+        r->gid = has & STORE_OWNER ? st->attr.gid : ix->conf.gid;
+    }
+    r->attr = index_attr((had & untold) | (has & ~untold), untold);
+}
+
 static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
     const struct store_stat *st, uint32_t now_s, struct err *e)
 {
@@ -24,6 +42,7 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
     r->gid = ix->conf.gid;
     r->mode = new_mode(ix, st);
     r->mtime_ns = st->mtime_ns;
+    put_attr(ix, r, st);
     r->synced = now_s;
     r->mount = ix->recs[dir].mount;
     if (!st->is_dir) {
@@ -86,8 +105,10 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
         r->synced = now_s;
     } else if (r && put_same(ix, r, st)) {
         r->synced = now_s;
-        if (!(r->flags & INODE_ATTR) && st->mtime_ns)
+        if (!(r->flags & INODE_ATTR) && st->mtime_ns
+            && (st->attr_known || !(r->attr & STORE_MTIME)))
             r->mtime_ns = st->mtime_ns;
+        put_attr(ix, r, st);
         if (!st->unasked)
             index_rec_flags(ix, r, 0, INODE_UNASKED);
     } else if (r && !(r->flags & INODE_DIR) && !st->is_dir
@@ -105,6 +126,8 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
             now.mode = new_mode(ix, st);
         now.size = st->size;
         now.mtime_ns = st->mtime_ns;
+        now.attr &= (uint8_t)~index_attr(STORE_MTIME, STORE_MTIME);
+        put_attr(ix, &now, st);
         now.synced = now_s;
         index_rec_replace(ix, r, &now);
         *change = INODES_UPDATED;
@@ -166,6 +189,7 @@ int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e)
             r->uid = old.uid;
             r->gid = old.gid;
             r->mount = old.mount;
+            r->attr = old.attr;
             index_rec_flags(ix, r, old.flags & INODE_ATTR, 0);
             rc = 0;
         }

@@ -34,6 +34,8 @@ void index_rec_view(const struct inodes *ix, const struct rec *r, struct inode *
     out->mode = r->mode;
     out->uid = r->uid;
     out->gid = r->gid;
+    out->attr = r->attr & 7;
+    out->untold = r->attr >> 4 & 7;
     out->flags = current ? r->flags : r->flags & ~(unsigned)(INODE_PASSTHROUGH | INODE_MISCOUNTED);
     out->mount = ix->to_conf[r->mount];
     out->opens = current ? r->opens : 0;

@@ -111,6 +111,7 @@ struct new_name ops_new_name(fuse_req_t req, uint64_t dir, const char *name, mod
     return (struct new_name){.dir = dir,
         .name = name,
         .mode = mode,
+        .umask = ctx->umask,
         .uid = ctx->uid,
         .gid = ctx->gid,
         .request = session_request(),

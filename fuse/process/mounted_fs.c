@@ -193,12 +193,14 @@ static int open_index(struct mounted_fs *m, const struct inodes_conf *ic, struct
 static int build_tree(struct mounted_fs *m, struct err *e)
 {
     cleanup_free char *path = path_join(m->c.o->cache_dir, "index");
+    m->uid = (uint32_t)option_or(m->c.o->uid, m->c.handoff ? 0 : getuid());
+    m->gid = (uint32_t)option_or(m->c.o->gid, m->c.handoff ? 0 : getgid());
     struct inodes_conf ic = {.path = path,
         .resume = m->c.resume,
         .dir_mode = m->dir_mode,
         .file_mode = m->file_mode,
-        .uid = (uint32_t)option_or(m->c.o->uid, m->c.handoff ? 0 : getuid()),
-        .gid = (uint32_t)option_or(m->c.o->gid, m->c.handoff ? 0 : getgid()),
+        .uid = m->uid,
+        .gid = m->gid,
         .nmounts = (unsigned)m->c.conf->nmounts};
     ic.identity = dataset_identity(m->c.conf, ic.uid, ic.gid);
     cleanup_free uint64_t *mounts = xcalloc(m->c.conf->nmounts + 1, sizeof *mounts);
@@ -236,6 +238,8 @@ static int build_files(struct mounted_fs *m, struct err *e)
         .stage_dir = m->c.stage_dir,
         .file_mode = m->file_mode,
         .dir_mode = m->dir_mode,
+        .uid = m->uid,
+        .gid = m->gid,
         .will_block = loop_will_block,
         .backings = m->backings,
         .on_first_read = tell_prefetchers,

@@ -24,7 +24,8 @@ struct mounted_fs_conf { /* all borrowed until mounted_fs_tear_down() */
 
 struct mounted_fs {
     struct mounted_fs_conf c;
-    int64_t sync_ns; /* how old what is known of the stores may be */
+    int64_t sync_ns;   /* how old what is known of the stores may be */
+    uint32_t uid, gid; /* of what comes from the stores */
     uint32_t file_mode,
         dir_mode; /* permission bits of what comes from the stores or is made here */
     struct peers *peers;

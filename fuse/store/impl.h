@@ -154,6 +154,9 @@ struct store_ops {
     /* NULL: there are none */
     int (*symlink)(
         void *impl, const char *path, const char *target, struct store_stat *st, struct err *e);
+    /* NULL: it keeps none */
+    int (*set_attr)(void *impl, const char *path, const char *expect, const struct store_attr *attr,
+        struct store_stat *st, struct err *e);
     int (*remove)(void *impl, const char *path, struct err *e);
     /* NULL: the version is looked at just before */
     int (*remove_version)(void *impl, const char *path, const char *expect, struct err *e);

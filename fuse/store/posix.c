@@ -42,6 +42,7 @@ enum posix_op {
     OP_READ,
     OP_PUT,
     OP_SYMLINK,
+    OP_SET_ATTR,
     OP_REMOVE,
     OP_MKDIR,
     OP_RMDIR,
@@ -62,6 +63,7 @@ struct posix_call {
     struct posix_dir dir;
     const char *path, *to, *version; /* NULL where op has no use for it */
     uint64_t off, len, mark;
+    struct store_attr attr; /* OP_PUT, OP_SET_ATTR */
     sink_fn sink;
     void *sink_user;
     /* OP_READ on a helper: its bytes are kept here until it is certain that they are wanted */
@@ -120,10 +122,16 @@ static int perform(struct posix_call *c)
             &c->dir, c->path, c->version, c->off, c->len, c->sink, c->sink_user, c->cancel, &c->e);
     case OP_PUT:
         return posix_dir_put(&c->dir, c->path,
-            &(struct store_put){.fd = c->fd, .len = c->len, .expect = c->version, .mark = c->mark},
+            &(struct store_put){.fd = c->fd,
+                .len = c->len,
+                .expect = c->version,
+                .mark = c->mark,
+                .attr = &c->attr},
             c->cancel, &c->st, &c->e);
     case OP_SYMLINK:
         return posix_dir_symlink(&c->dir, c->path, c->to, &c->st, &c->e);
+    case OP_SET_ATTR:
+        return posix_dir_set_attr(&c->dir, c->path, c->version, &c->attr, &c->st, &c->e);
     case OP_REMOVE:
         return posix_dir_remove(&c->dir, c->path, &c->e);
     case OP_MKDIR:
@@ -167,8 +175,8 @@ static void posix_call_drop(struct timed_job *job)
 
 static bool is_change(enum posix_op op)
 {
-    return op == OP_PUT || op == OP_SYMLINK || op == OP_REMOVE || op == OP_MKDIR || op == OP_RMDIR
-        || op == OP_RENAME;
+    return op == OP_PUT || op == OP_SYMLINK || op == OP_SET_ATTR || op == OP_REMOVE
+        || op == OP_MKDIR || op == OP_RMDIR || op == OP_RENAME;
 }
 
 /* A copy that needs nothing of the caller's. Takes .walk over in any case. */
@@ -373,6 +381,8 @@ static int posix_put(
     struct posix_call c = CALL(
         s, OP_PUT, path, .len = put->len, .version = put->expect, .mark = put->mark);
     c.fd = put->fd;
+    if (put->attr)
+        c.attr = *put->attr;
     int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;
@@ -383,6 +393,16 @@ static int posix_symlink(
 {
     struct posix *s = impl;
     struct posix_call c = CALL(s, OP_SYMLINK, path, .to = target);
+    int rc = posix_do(s, &c, e);
+    *st = c.st;
+    return rc;
+}
+
+static int posix_set_attr(void *impl, const char *path, const char *expect,
+    const struct store_attr *attr, struct store_stat *st, struct err *e)
+{
+    struct posix *s = impl;
+    struct posix_call c = CALL(s, OP_SET_ATTR, path, .version = expect, .attr = *attr);
     int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;
@@ -436,6 +456,7 @@ const struct store_ops store_posix = {
     .read = posix_read,
     .put = posix_put,
     .symlink = posix_symlink,
+    .set_attr = posix_set_attr,
     .remove = posix_remove,
     .mkdir = posix_mkdir,
     .rmdir = posix_rmdir,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* posix — inside of the directory store: the plain calls on the directory (posix_dir.c,
- * posix_walk.c, posix_change.c), which take as long as its file system does, and the store that
- * makes them, on threads of their own where that may be for ever (posix.c). Nothing outside of the
- * directory can be reached, whatever links lie in it: every name is resolved by
+ * posix_walk.c, posix_change.c, posix_attr.c), which take as long as its file system does, and the
+ * store that makes them, on threads of their own where that may be for ever (posix.c). Nothing
+ * outside of the directory can be reached, whatever links lie in it: every name is resolved by
  * openat2(RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS) from the directory's own descriptor. A symbolic
  * link is a name like a file's, whose content is its target: whoever reads it follows it, never we.
  */
@@ -46,6 +46,22 @@ bool posix_same_content(const char *version, const char *other);
 /* A file, a directory or a link; sockets, devices and pipes do not exist. */
 bool posix_is_shown(const struct stat *st);
 
+/* -- attributes (posix_attr.c) --------------------------------------------------------------- */
+
+#define POSIX_ATTR_MAX 64
+/* "mode=0644 owner=1000:1000", either or both; pure. False: it is not that. */
+bool posix_attr_parse(const char *text, struct store_attr *out);
+void posix_attr_format(const struct store_attr *attr, char text[POSIX_ATTR_MAX]);
+/* Is anything in the directory known to have some? */
+bool posix_attr_noted(int dir);
+/* What moves from one to the other may have some. */
+void posix_attr_note_moved(int from, int to);
+/* Those of what fd (O_PATH, too) is, or of a name in dir that st is of. */
+void posix_attr_of(int fd, const struct stat *st, struct store_stat *out);
+void posix_attr_at(int dir, const char *name, const struct stat *st, struct store_stat *out);
+/* Of a new file that nobody sees yet, which gets the name in dir. */
+void posix_attr_put(int fd, int dir, const char *name, const struct store_attr *attr);
+
 /* -- calls: as the functions of struct store_ops (posix_dir.c, posix_change.c) ---------------- */
 
 int posix_dir_check(const struct posix_dir *s, struct err *e);
@@ -58,6 +74,8 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
     const atomic_bool *cancel, struct store_stat *out, struct err *e);
 int posix_dir_symlink(const struct posix_dir *s, const char *path, const char *target,
     struct store_stat *out, struct err *e);
+int posix_dir_set_attr(const struct posix_dir *s, const char *path, const char *expect,
+    const struct store_attr *attr, struct store_stat *out, struct err *e);
 int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_mkdir(const struct posix_dir *s, const char *path, uint64_t mark, struct err *e);
 int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e);

@@ -227,8 +227,9 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
     bool exclusive = put->expect && !*put->expect, other = false;
     set_mark(to, put->mark);
     /* Once it is given up, nothing may appear in the store any more. */
-    if (copy_all(to, put->fd, put->len, cancel) || keep_mode(to, dir, name) || fsync(to)
-        || is_cancelled(cancel) || name_temp(dir, to, temp) || lock_name(dir, cancel)
+    if (copy_all(to, put->fd, put->len, cancel) || keep_mode(to, dir, name)
+        || (posix_attr_put(to, dir, name, put->attr), fsync(to)) || is_cancelled(cancel)
+        || name_temp(dir, to, temp) || lock_name(dir, cancel)
         || (other = put->expect && !exclusive && !is_version(dir, name, put->expect))
         || (exclusive ? name_exclusively(dir, temp, name) : renameat(dir, temp, dir, name))) {
         int saved = errno;
@@ -248,6 +249,8 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
     if (fsync(dir) && errno != EINVAL)
         return posix_fail(s, errno, path, "sync the directory", e);
     posix_stat_of(&st, out);
+    posix_attr_of(to, &st, out);
+    out->attr.has |= put->attr ? put->attr->has & STORE_MTIME : 0;
     return 0;
 }
 
@@ -389,6 +392,7 @@ int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to
     if (expect && faccessat(from_dir, from_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
         && !is_version(from_dir, from_name, expect))
         return fail_expected(s, from, expect, e);
+    posix_attr_note_moved(from_dir, to_dir);
     if (renameat(from_dir, from_name, to_dir, to_name))
         return posix_fail(s, errno, from, "rename", e);
     return posix_dir_stat(s, to, out, e);

@@ -99,21 +99,6 @@ bool posix_is_shown(const struct stat *st)
     return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode) || S_ISLNK(st->st_mode);
 }
 
-int posix_dir_stat(
-    const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e)
-{
-    cleanup_fd int fd = posix_open_path(s, path, O_PATH | O_NOFOLLOW, "stat", e);
-    struct stat st;
-    if (fd < 0)
-        return -1;
-    if (fstat(fd, &st))
-        return posix_fail(s, errno, path, "stat", e);
-    if (!posix_is_shown(&st))
-        return posix_fail(s, ENOENT, path, "it is no file, directory or link", e);
-    posix_stat_of(&st, out);
-    return 0;
-}
-
 int posix_dir_check(const struct posix_dir *s, struct err *e)
 {
     cleanup_fd int fd = posix_open_path(s, "", O_RDONLY | O_DIRECTORY, "read the directory", e);

@@ -16,6 +16,7 @@
 
 struct walk_level {
     DIR *d;
+    bool noted; /* some in it have attributes */
     char *path; /* from the root */
 };
 
@@ -57,7 +58,7 @@ static int walk_enter(
     }
     if (w->n == w->room)
         w->levels = xrealloc(w->levels, (w->room += 16) * sizeof *w->levels);
-    w->levels[w->n++] = (struct walk_level){d, xstrdup(path)};
+    w->levels[w->n++] = (struct walk_level){d, posix_attr_noted(fd), xstrdup(path)};
     return 0;
 }
 
@@ -103,6 +104,9 @@ int posix_walk_next(
         if (!w->tree || !S_ISDIR(st.st_mode)) {
             out->name = w->tree ? w->path + w->skip : de->d_name;
             posix_stat_of(&st, &out->st);
+            out->st.attr_known = true;
+            if (l->noted)
+                posix_attr_at(dirfd(l->d), de->d_name, &st, &out->st);
             return 1;
         }
         if (w->n <= DEPTH_MAX && walk_enter(s, w, w->path, e))

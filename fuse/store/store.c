@@ -347,6 +347,23 @@ int store_symlink(
         : breaker_leave(&s->breaker, began, s->ops->symlink(s->impl, path, target, st, e), e);
 }
 
+int store_set_attr(struct store *s, const char *path, const char *expect,
+    const struct store_attr *attr, struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    memset(st, 0, sizeof *st);
+    if (require_writable(s, e) || require_path(s, path, true, e))
+        return -1;
+    if (!s->ops->set_attr)
+        return store_err(e, ERR_INVALID, EOPNOTSUPP, REASON_STORE_ERROR, s->url,
+            ": this kind of store keeps no attributes");
+    int64_t began;
+    return breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(
+            &s->breaker, began, s->ops->set_attr(s->impl, path, expect, attr, st, e), e);
+}
+
 int store_remove(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);

@@ -22,6 +22,22 @@ struct store; /* opaque */
 
 #define STORE_VERSION_MAX 80 /* ETag without quotes, or "size-mtime-inode-ctime"; NUL included */
 
+enum store_attr_field {
+    STORE_MODE = 1,
+    STORE_OWNER = 2,
+    STORE_MTIME = 4,
+};
+/* Attributes that users have set. Of those that are not in .has the mount decides. */
+struct store_attr {
+    unsigned has;  /* enum store_attr_field, or'ed */
+    uint32_t mode; /* bits of STORE_MODE_BITS */
+    uint32_t uid, gid;
+    int64_t mtime_ns; /* since the epoch; of a stat, .mtime_ns of that has it */
+};
+/* Not those of set-user-ID and set-group-ID: who may write to a store must not make programs that
+ * run as another user where others see it. */
+#define STORE_MODE_BITS 01777
+
 struct store_stat {
     bool is_dir;
     bool is_link; /* symbolic; its content, as of a file, is its target */
@@ -30,6 +46,8 @@ struct store_stat {
     uint64_t size;                   /* bytes; 0 for directories */
     int64_t mtime_ns;                /* since the epoch; 0 unknown */
     char version[STORE_VERSION_MAX]; /* changes whenever the content does; "" for directories */
+    bool attr_known;                 /* .attr is all that there is */
+    struct store_attr attr;
 };
 
 struct store_entry {
@@ -166,6 +184,9 @@ struct store_put {
     /* Not 0: with expect "", a number that no other put has. What was made with it is the caller's,
      * and no conflict, while nobody has written to it. */
     uint64_t mark;
+    /* Kept with the content as far as the store can: st tells. Of what is replaced, those that are
+     * not in .has stay, in a directory. NULL: none. */
+    const struct store_attr *attr;
     /* Set meanwhile: RETRY (sys ECANCELED), and nothing half is left, unless it is as good as done;
      * a directory goes on. May be NULL. */
     const atomic_bool *cancel;
@@ -186,6 +207,13 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
  * changed; INVALID (sys EOPNOTSUPP): this kind of store has no links. */
 int store_symlink(
     struct store *s, const char *path, const char *target, struct store_stat *st, struct err *e);
+/* Sets those of attr->has of what is there, a directory, too; expect: that version alone, NULL:
+ * any. st is what is there then: its version may be another one, its content is not. In a directory
+ * the owner and the mode that users see are in an extended attribute, as a client without rights
+ * cannot change owners; the file's own follow as far as they may, and leave the client what it
+ * needs. CONFLICT; INVALID (sys EOPNOTSUPP): it cannot keep them, and nothing has changed. */
+int store_set_attr(struct store *s, const char *path, const char *expect,
+    const struct store_attr *attr, struct store_stat *st, struct err *e);
 /* a file or a link; NOTFOUND if absent and the store tells (S3 does not) */
 int store_remove(struct store *s, const char *path, struct err *e);
 /* Of that version alone. CONFLICT: it is another by now, which stays, or none; or NOTFOUND: none.

@@ -19,6 +19,7 @@ enum fake_call {
     FAKE_RMDIR,
     FAKE_RENAME,
     FAKE_COPY,
+    FAKE_SET_ATTR,
     FAKE_CALLS
 };
 
@@ -54,6 +55,8 @@ void fake_store_go(struct fake_store *f);
 unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */
 /* From now on a put that was held up, and is told to end meanwhile, does so. */
 void fake_store_heed_cancel(struct fake_store *f);
+/* It takes attributes; before anybody else uses it. */
+void fake_store_keep_attr(struct fake_store *f);
 /* Its listings and stats do not tell links from files: store_ask() does. */
 void fake_store_leave_unasked(struct fake_store *f);
 /* The times of what is written from now on, since the epoch; 0: unknown to this store. */

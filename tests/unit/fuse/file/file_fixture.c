@@ -256,7 +256,7 @@ void fx_put(struct fx *x, const char *path, const char *text)
 
 static struct new_name new_name(struct fx *x, const char *path, uint32_t mode, bool resent)
 {
-    struct new_name w = {.mode = mode, .uid = 11, .gid = 22, .resent = resent};
+    struct new_name w = {.mode = mode, .umask = 022, .uid = 11, .gid = 22, .resent = resent};
     w.request = resent ? x->request : ++x->request;
     w.dir = fx_parent(x, path, &w.name);
     return w;

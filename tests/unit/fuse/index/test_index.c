@@ -43,6 +43,41 @@ static void test_versions(void **state)
     inodes_close(ix, true);
 }
 
+/* What a store says of attributes holds, and is no more when it is no more; what it does not know
+ * of, or what waits here to be told to it, stays. */
+static void test_attributes(void **state)
+{
+    (void)state;
+    struct inodes *ix = open_index(1, false, NULL);
+    struct store_stat a = file_stat(5, "v1"), unknown = a;
+    struct inode n;
+    a.attr_known = true;
+    a.attr = (struct store_attr){.has = STORE_MODE, .mode = 0751};
+    uint64_t ino = put(ix, INODE_ROOT, "f", &a, 10, INODES_NEW);
+    assert_int_equal(inodes_get(ix, ino, &n), 0);
+    assert_true(n.mode == (S_IFREG | 0751) && n.uid == 7 && n.gid == 8 && n.attr == STORE_MODE);
+    inodes_ref(ix, ino);
+    put(ix, INODE_ROOT, "f", &unknown, 11, INODES_SAME);
+    assert_int_equal(inodes_get(ix, ino, &n), 0);
+    assert_int_equal(n.mode, S_IFREG | 0751);
+    a.attr = (struct store_attr){.has = STORE_OWNER, .uid = 70, .gid = 80};
+    put(ix, INODE_ROOT, "f", &a, 12, INODES_SAME);
+    assert_int_equal(inodes_get(ix, ino, &n), 0);
+    assert_true(n.mode == (S_IFREG | 0644) && n.uid == 70 && n.gid == 80 && n.attr == STORE_OWNER);
+    n.mode = 0600;
+    n.attr = STORE_MODE | STORE_OWNER;
+    n.untold = STORE_MODE;
+    inodes_set(ix, ino, INODES_MODE | INODES_ATTR, &n, 0, 0);
+    a.attr = (struct store_attr){.has = STORE_MODE, .mode = 0777};
+    put(ix, INODE_ROOT, "f", &a, 13, INODES_SAME);
+    inodes_close(ix, true);
+    ix = open_index(1, false, NULL);
+    assert_true(inodes_find(ix, INODE_ROOT, "f", &n));
+    assert_true(n.mode == (S_IFREG | 0600) && n.uid == 7 && n.gid == 8);
+    assert_true(n.attr == STORE_MODE && n.untold == STORE_MODE);
+    inodes_close(ix, true);
+}
+
 static void test_replace_and_forget(void **state)
 {
     (void)state;
@@ -269,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_versions, setup),
+        cmocka_unit_test_setup(test_attributes, setup),
         cmocka_unit_test_setup(test_replace_and_forget, setup),
         cmocka_unit_test_setup(test_precious, setup),
         cmocka_unit_test_setup(test_cookies, setup),

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct fixture {
     char dir[64];
@@ -309,6 +310,94 @@ static void large_directories(void **state)
     free(cursor);
 }
 
+static struct store_stat set_attr(struct fixture *w, const char *path, struct store_attr a)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st, again;
+    ok(store_set_attr(w->s, path, NULL, &a, &st, &e), &e);
+    ok(store_stat_path(w->s, path, &again, &e), &e);
+    assert_string_equal(st.version, again.version);
+    assert_true(again.attr_known);
+    return again;
+}
+
+static int take_attr(void *user, const struct store_entry *entry)
+{
+    struct store_stat *st = user;
+    assert_true(entry->st.attr_known);
+    if (strcmp(entry->name, "f") == 0)
+        *st = entry->st;
+    return 0;
+}
+
+static struct store_attr listed_attr(struct fixture *w, const char *dir)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st = {0};
+    char *cursor = NULL;
+    ok(store_list(w->s, dir, &cursor, take_attr, &st, &e), &e);
+    assert_true(*st.version);
+    return st.attr;
+}
+
+/* Owner and mode are told by stat and listing, stay with a file that is written anew or renamed,
+ * and the file's own follow them, but for what the client needs, and what would let a program run
+ * as another user. */
+static void attributes(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    struct stat own;
+    struct store_attr a;
+    cleanup_free char *f = path_join(w->dir, "in/f"), *g = path_join(w->dir, "in/d/f");
+    st = put(w, "f", 1, 10);
+    cleanup_free char *version = xstrdup(st.version);
+    assert_int_equal(st.attr.has, 0);
+    assert_int_equal(listed_attr(w, "").has, 0);
+    st = set_attr(w, "f", (struct store_attr){.has = STORE_MODE, .mode = 0140});
+    assert_int_equal(st.attr.has, STORE_MODE);
+    assert_int_equal(st.attr.mode, 0140);
+    assert_int_equal(stat(f, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0740);
+    st = set_attr(w, "f",
+        (struct store_attr){.has = STORE_OWNER | STORE_MTIME,
+            .uid = 12,
+            .gid = 34,
+            .mtime_ns = 1500000000123456789});
+    a = listed_attr(w, "");
+    assert_true(
+        a.has == (STORE_MODE | STORE_OWNER) && a.mode == 0140 && a.uid == 12 && a.gid == 34);
+    assert_int_equal(st.mtime_ns, 1500000000123456789);
+    assert_int_equal(store_set_attr(w->s, "f", version, &a, &st, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    a = (struct store_attr){
+        .has = STORE_MODE | STORE_MTIME, .mode = 06755, .mtime_ns = -1500000000};
+    cleanup_fd int fd = content_fd(2, 20);
+    struct store_put again = *PUT(fd, 20);
+    again.attr = &a;
+    ok(store_put(w->s, "f", &again, &st, &e), &e);
+    assert_true(st.attr_known && st.attr.has == (STORE_MODE | STORE_OWNER | STORE_MTIME));
+    assert_int_equal(st.mtime_ns, -1500000000);
+    assert_int_equal(stat(f, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0755);
+    ok(store_mkdir(w->s, "d", 0, &e), &e);
+    st = set_attr(w, "d", (struct store_attr){.has = STORE_MODE, .mode = 01500});
+    assert_true(st.is_dir && st.attr.mode == 01500);
+    ok(store_rename(w->s, "f", "d/f", NULL, &st, &e), &e);
+    a = listed_attr(w, "d");
+    assert_true(a.has == (STORE_MODE | STORE_OWNER) && a.mode == 0755 && a.uid == 12);
+    assert_int_equal(stat(g, &own), 0);
+    assert_int_equal(own.st_uid, geteuid() ? geteuid() : 12);
+    assert_int_equal(store_set_attr(w->s, "none", NULL, &a, &st, &e), -1);
+    assert_int_equal(e.cls, ERR_NOTFOUND);
+    ok(store_symlink(w->s, "l", "d", &st, &e), &e);
+    assert_int_equal(store_set_attr(w->s, "l", NULL, &a, &st, &e), -1);
+    assert_int_equal(err_errno(&e), EOPNOTSUPP);
+    st = set_attr(w, "l", (struct store_attr){.has = STORE_MTIME, .mtime_ns = 5000});
+    assert_true(st.is_link && st.mtime_ns == 5000);
+}
+
 #define with_fixture(test)                                  \
     cmocka_unit_test_setup_teardown(test, setup, teardown), \
         cmocka_unit_test_setup_teardown(test, setup_guarded, teardown)
@@ -318,7 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {with_fixture(a_directory_as_a_store),
         with_fixture(links_do_not_lead_out), cmocka_unit_test(a_directory_that_is_not_there),
         with_fixture(a_failed_put_leaves_what_was_there), with_fixture(large_directories),
-        with_fixture(what_is_rewritten_keeps_its_mode),
+        with_fixture(what_is_rewritten_keeps_its_mode), with_fixture(attributes),
         /* of one that may hang the bytes are given on when all have come */
         cmocka_unit_test_setup_teardown(a_read_is_of_one_version, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
