@@ -360,6 +360,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .user = c,
         .stuck_ns = c->o->stuck_ns,
         .stuck = on_stuck,
+        .writes = !mounted_fs_is_read_only(c->conf),
         .stack_depth = c->m.backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = c->m.fs.session = session_new(&sc, &fs_ops, &c->m.fs, &e);
     if (!s)

@@ -55,9 +55,11 @@ static void put_in_place(struct session *s, char *buf, size_t len)
     if (tl_in_place == buf)
         return;
     tl_in_place = buf;
-    tl_whole = tl_whole || atomic_fetch_add(&s->whole, 1) < WHOLE_MAX;
-    if (!tl_whole)
-        atomic_fetch_sub(&s->whole, 1);
+    if (s->c.writes && !tl_whole) {
+        tl_whole = atomic_fetch_add(&s->whole, 1) < WHOLE_MAX;
+        if (!tl_whole)
+            atomic_fetch_sub(&s->whole, 1);
+    }
     size_t in_place = tl_whole ? len : MIN(len, PART_BYTES);
     for (size_t i = 0; i < in_place; i += PAGE_BYTES)
         ((volatile char *)buf)[i] = 0;

@@ -24,6 +24,7 @@ struct session_conf {
     /* for passthrough: 1, or 2 if the cache is on an overlay; 0: no passthrough */
     unsigned stack_depth;
     unsigned threads;          /* at most; 0: 64 */
+    bool writes;               /* files may be written to: there is memory for it beforehand */
     int64_t stuck_ns;          /* requests.h; 0: never */
     void (*stuck)(void *user); /* a request was ended after it */
     /* called once, before it is answered */

@@ -96,8 +96,11 @@ static void test_buffers_are_there(void **state)
     pthread_t thread;
     (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    struct session_conf sc = {
-        .fd = pair[1], .threads = THREADS, .save_init = save_init, .serving = serving};
+    struct session_conf sc = {.fd = pair[1],
+        .threads = THREADS,
+        .writes = true,
+        .save_init = save_init,
+        .serving = serving};
     struct session *s = session_new(&sc, &ops, NULL, &e);
     assert_non_null(s);
     assert_int_equal(pthread_create(&thread, NULL, run_session, s), 0);
