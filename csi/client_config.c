@@ -12,7 +12,7 @@
 #define OF_OTHERS  "csi.storage.k8s.io/"
 
 static const char *const tiers[][2] = {{"cache-memory", "MEM"}, {"cache-disk", "SSD"}};
-static const char *const write_types[] = {"Through", "CacheThrough"};
+static const char *const write_types[] = {"Through", "CacheThrough", "AsyncThrough"};
 #define WRITE_TYPE "write-type"
 #define IMMUTABLE  "immutable"
 
@@ -43,8 +43,9 @@ int client_config_check(const struct volume_pair *params, size_t n, bool read_on
         if (strcmp(write, write_types[i]) == 0)
             write = NULL;
     if (write)
-        return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither Through nor CacheThrough",
-            WRITE_TYPE, write);
+        return err_set(e, ERR_INVALID,
+            "parameter %s: '%.64s' is none of Through, CacheThrough, AsyncThrough", WRITE_TYPE,
+            write);
     if (immutable && strcmp(immutable, "true") != 0 && strcmp(immutable, "false") != 0)
         return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither true nor false", IMMUTABLE,
             immutable);

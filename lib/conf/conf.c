@@ -288,9 +288,11 @@ static int parse_rule(const json_t *j, size_t i, struct conf_rule *r, struct err
         r->write = CONF_THROUGH;
     else if (strcmp(write, "CacheThrough") == 0)
         r->write = CONF_CACHE_THROUGH;
+    else if (strcmp(write, "AsyncThrough") == 0)
+        r->write = CONF_ASYNC_THROUGH;
     else
-        return err_set(
-            e, ERR_INVALID, "%s.writeType: \"%s\" is none of Through, CacheThrough", where, write);
+        return err_set(e, ERR_INVALID,
+            "%s.writeType: \"%s\" is none of Through, CacheThrough, AsyncThrough", where, write);
     return 0;
 }
 

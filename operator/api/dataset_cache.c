@@ -156,7 +156,7 @@ static int parse_path(
 
 static int parse_rules(struct dataset *d, struct err *e)
 {
-    static const char *const writes[] = {"Through", "CacheThrough", NULL};
+    static const char *const writes[] = {"Through", "CacheThrough", "AsyncThrough", NULL};
     const json_t *list = jget_arr(d->cache, "rules");
     if (json_array_size(list) > DATASET_RULES_MAX)
         return err_set(
@@ -168,8 +168,8 @@ static int parse_rules(struct dataset *d, struct err *e)
         r->write_type = jget_str(json_array_get(list, i), "writeType", "CacheThrough");
         if (!dataset_word_in(r->write_type, writes))
             return err_set(e, ERR_INVALID,
-                "spec.cache.rules[%zu].writeType: \"%s\" must be Through or CacheThrough", i,
-                r->write_type);
+                "spec.cache.rules[%zu].writeType: \"%s\" must be Through, CacheThrough or AsyncThrough",
+                i, r->write_type);
     }
     return 0;
 }

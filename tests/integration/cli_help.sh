@@ -32,7 +32,7 @@ complete_in_bash() # WORDS…: what bash offers for the last one
 is "bash: verbs" "$(sort <<<"$verbs")" "$(complete_in_bash millrace '' | sort)"
 is "bash: a verb" "umount" "$(complete_in_bash millrace um)"
 is "bash: flags" $'--cache-dir\n--cache-size\n--check' "$(complete_in_bash millrace mount --c | sort)"
-is "bash: values of a flag" $'CacheThrough\nThrough' "$(complete_in_bash millrace mount --write-type '' | sort)"
+is "bash: values of a flag" $'AsyncThrough\nCacheThrough\nThrough' "$(complete_in_bash millrace mount --write-type '' | sort)"
 is "bash: after an equals sign" "Through" "$(complete_in_bash millrace mount --write-type = T)"
 is "bash: words of a verb" "zsh" "$(complete_in_bash millrace completion z)"
 mkdir "$work/tree" && : >"$work/tree/file"
@@ -49,6 +49,6 @@ complete_in_fish() # LINE
 }
 is "fish: verbs" "$(sort <<<"$verbs")" "$(complete_in_fish 'millrace ')"
 is "fish: flags" $'--cache-dir\n--cache-size\n--check' "$(complete_in_fish 'millrace mount --c')"
-is "fish: values of a flag" $'CacheThrough\nThrough' "$(complete_in_fish 'millrace mount --write-type ')"
+is "fish: values of a flag" $'AsyncThrough\nCacheThrough\nThrough' "$(complete_in_fish 'millrace mount --write-type ')"
 echo "1..$count"
 exit "$failed"

@@ -161,7 +161,7 @@ static void test_child_config(void **state)
     assert_null(strstr(plain, "secretDir"));
     assert_null(strstr(plain, "immutable"));
     static const struct volume_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"},
-        {"cache-disk", "-1"}, {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"},
+        {"cache-disk", "-1"}, {"write-type", "Sometimes"}, {"write-type", "asyncThrough"},
         {"immutable", "yes"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct volume_pair q[] = {bad[i], {"url", "file:///x"}};

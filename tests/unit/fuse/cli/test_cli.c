@@ -167,7 +167,7 @@ static void test_rules_and_immutable(void **state)
     struct conf_request w = {.url = "s3://bucket/x",
         .read_only = true,
         .write_type = "CacheThrough",
-        .rules = "/logs=Through,/logs/a=b/=CacheThrough",
+        .rules = "/logs=Through,/logs/a=b/=CacheThrough,/ckpt=AsyncThrough",
         .immutable = CONF_IMMUTABLE_TRUE};
     cleanup_free char *text = conf_text(&a, &w, &e);
     cleanup_conf struct conf *conf = conf_parse(text, strlen(text), &e);
@@ -176,6 +176,7 @@ static void test_rules_and_immutable(void **state)
     assert_int_equal(conf_write_of(conf, "/file"), CONF_CACHE_THROUGH);
     assert_int_equal(conf_write_of(conf, "/logs/file"), CONF_THROUGH);
     assert_int_equal(conf_write_of(conf, "/logs/a=b/file"), CONF_CACHE_THROUGH);
+    assert_int_equal(conf_write_of(conf, "/ckpt/file"), CONF_ASYNC_THROUGH);
     w.immutable = CONF_IMMUTABLE_UNSET;
     cleanup_free char *undecided = conf_text(&a, &w, &e);
     assert_null(strstr(undecided, "immutable"));
@@ -190,7 +191,7 @@ static void test_rules_and_immutable(void **state)
     w.rules = "/logs=Sometimes"; /* the client says so */
     cleanup_free char *wrong = conf_text(&a, &w, &e);
     assert_null(conf_parse(wrong, strlen(wrong), &e));
-    assert_non_null(strstr(e.msg, "\"Sometimes\" is none of Through, CacheThrough"));
+    assert_non_null(strstr(e.msg, "\"Sometimes\" is none of Through, CacheThrough, AsyncThrough"));
 }
 
 /* Refused before anything is asked or mounted. */
