@@ -266,10 +266,8 @@ def long_files():
 
 
 def licences():
-    """Sources without an SPDX line in their first three, but programs of others, which are as they were."""
+    """Sources without an SPDX line in their first three."""
     for path in files(""):
-        if path.startswith("examples/spark/mnist/"):
-            continue
         if path.endswith((".c", ".h", ".proto", "CMakeLists.txt", ".go")) or script(path):
             if "SPDX-License-Identifier: Apache-2.0" not in "\n".join(text(path).split("\n", 3)[:3]):
                 yield path

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: spark
 # timeout: 900
-# examples/spark, as its README has it: Spark's cluster in pods, and TensorFlowOnSpark's MNIST programs unchanged, on a Dataset. By content.
+# examples/spark, as its README has it: Spark's cluster in pods, and programs for TensorFlowOnSpark in both of its input modes, on a Dataset.
+# By content.
 . "$(dirname "$0")/../e2e/lib.sh"
 start_test
 k label namespace "$NS" pod-security.kubernetes.io/enforce=baseline --overwrite >/dev/null # the examples are written for such ones
@@ -28,12 +29,12 @@ reader ln -s "$ROOT/examples" .
 reader bash -ec "$(page_block examples/spark/README.md 1)" >/dev/null
 expect 240 "the programs have ended" job_ended
 if [ "$(jsonpath job/spark-mnist '{.status.succeeded}')" != 1 ]; then
-    for program in setup train-tensorflow inference; do n logs job/spark-mnist -c "$program" --tail=30 || true; done
+    for program in prepare train-tensorflow train-spark infer; do n logs job/spark-mnist -c "$program" --tail=30 || true; done
     fail "the programs have failed"
 fi
 nodes=$(n get pods -l 'app=spark-worker' -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort -u | wc -l)
 [ "$nodes" = 2 ] || [ "$(k get nodes -o name | wc -l)" = 1 ] || fail "the executors are on one node: nothing is shown of several"
 
 step "what is in the bucket"
-in_store tar -cf - -C /srv/mnist mnist tensorflow predictions | tar -xf - -C "$WORK"
-python "$ROOT/tests/programs/spark_written.py" "$WORK" "$WORK/sums" || fail "it is not what Spark had to write: $(cd "$WORK" && find mnist tensorflow predictions)"
+in_store tar -cf - -C /srv/mnist mnist tensorflow spark predictions | tar -xf - -C "$WORK"
+python "$ROOT/tests/programs/spark_written.py" "$WORK" "$WORK/sums" || fail "it is not what Spark had to write: $(cd "$WORK" && find mnist tensorflow spark predictions)"

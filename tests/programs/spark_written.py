@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """spark_written.py DIRECTORY SUMS: looks through what examples/spark wrote there: csv and TFRecords hold the records that digits_tfds.py told in
-SUMS.train and SUMS.test, each once; the training left checkpoints, events and a model; the predictions have a line for each digit, and are right."""
+SUMS.train and SUMS.test, each once; both trainings left checkpoints, events and a model; the predictions have a line for each digit, and are right."""
 import glob
 import os
 import sys
@@ -31,14 +31,18 @@ def tf_records(directory):
 
 
 def trained(directory, epochs):
+    """The model that a training of so many epochs left, and its checkpoints and events."""
     for epoch in range(1, epochs + 1):
         assert tf.train.load_checkpoint(f"{directory}/model/weights-{epoch:04d}").get_variable_to_shape_map(), directory
+    events = [path for path in glob.glob(f"{directory}/model/**/events.*", recursive=True)
+              if any(value.tag == "epoch_loss" for event in tf.compat.v1.train.summary_iterator(path) for value in event.summary.value)]
+    assert events, f"no events of the training: {directory}"
     return tf.saved_model.load(f"{directory}/export").signatures["serving_default"]
 
 
 def accuracy(model, lines):
     rows = np.array([line.split(",") for line in lines], np.float32)
-    found = model(conv2d_input=tf.constant(rows[:, 1:].reshape(-1, 28, 28, 1) / 255))["dense_1"]
+    found = model(image=tf.constant(rows[:, 1:]))["digit"]
     return float(np.mean(np.argmax(found, axis=1) == rows[:, 0]))
 
 
@@ -51,12 +55,11 @@ def main(directory, sums):
             found = sorted(records(f"{directory}/mnist/{form}/{split}"))
             print(f"{form} {split}: {len(found)} records")
             assert found == expected[split], f"{form}/{split} holds other records"
-    share = accuracy(trained(f"{directory}/tensorflow", 2), expected["test"])
-    print(f"accuracy {share}")
-    assert share > 0.3 # of ten digits
-    events = [path for path in glob.glob(f"{directory}/tensorflow/model/**/events.*", recursive=True)
-              if any(value.tag == "epoch_loss" for event in tf.compat.v1.train.summary_iterator(path) for value in event.summary.value)]
-    assert events, "no events of the training"
+    shares = {}
+    for mode in ("tensorflow", "spark"):
+        shares[mode] = accuracy(trained(f"{directory}/{mode}", 2), expected["test"])
+        print(f"{mode}: accuracy {shares[mode]}")
+        assert shares[mode] > 0.9
     lines = []
     for number in range(2):
         with open(f"{directory}/predictions/part-{number:05d}", encoding="ascii") as file:
@@ -64,7 +67,7 @@ def main(directory, sums):
     assert sorted(label for label, _ in lines) == sorted(line.split(",", 1)[0] for line in expected["test"]), "not a line for each digit"
     right = sum(label == found for label, found in lines)
     print(f"predictions: {right} of {len(lines)}")
-    assert abs(right / len(lines) - share) < 0.01 # the same model found them
+    assert abs(right / len(lines) - shares["tensorflow"]) < 0.01  # the same model found them
 
 
 if __name__ == "__main__":
