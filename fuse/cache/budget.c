@@ -62,6 +62,8 @@ static int class_of(size_t len)
 
 void *budget_buffer(struct budget *b, size_t len)
 {
+    if (len > BUDGET_BUFFER_MAX)
+        return NULL;
     int k = class_of(len);
     size_t bytes = (size_t)1 << (20 + k);
     pthread_mutex_lock(&b->mu);

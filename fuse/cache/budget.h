@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BUDGET_CLASSES    4 /* buffers of 1, 2, 4, 8 MiB */
-#define BUDGET_BUFFER_MAX (8u << 20)
+#define BUDGET_CLASSES    6 /* buffers of 1, 2, 4, 8, 16, 32 MiB */
+#define BUDGET_BUFFER_MAX ((size_t)1 << (20 + BUDGET_CLASSES - 1))
 
 struct budget {
     int64_t limit; /* bytes */
@@ -30,7 +30,7 @@ void budget_fini(struct budget *b);
 bool budget_try(struct budget *b, int64_t n);
 void budget_force(struct budget *b, int64_t n);
 void budget_release(struct budget *b, int64_t n);
-/* at least len bytes, at most BUDGET_BUFFER_MAX; NULL: no memory */
+/* at least len bytes; NULL: no memory, or more than BUDGET_BUFFER_MAX */
 void *budget_buffer(struct budget *b, size_t len);
 void budget_buffer_put(struct budget *b, void *buf, size_t len); /* the same len */
 /* frees buffers that were not used since then */

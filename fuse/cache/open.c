@@ -30,11 +30,16 @@ uint64_t cache_sized_version(const struct cache_key *key)
     return hash64_mix(meta_hash_version(key->version), key->size);
 }
 
+_Static_assert(BUDGET_BUFFER_MAX >= CACHE_PART_MAX, "a buffer has room for the largest part");
+
+/* Of little memory, parts are what they were without a wish: one that is larger than the budget
+ * could never be fetched ahead. */
 static uint32_t part_blocks(const struct cache *c, uint32_t mount)
 {
-    size_t bytes = c->source.part ? c->source.part(c->source.user, mount) : 0;
+    size_t bytes = c->source.part ? c->source.part(c->source.user, mount) : 0,
+           most = MAX(CACHE_PART, MIN(CACHE_PART_MAX, (size_t)c->budget.limit / 2));
     uint32_t blocks = 1;
-    while (blocks * (size_t)CACHE_BLOCK < MIN(bytes ? bytes : CACHE_PART, CACHE_PART_MAX))
+    while (blocks * (size_t)CACHE_BLOCK < MIN(bytes ? bytes : CACHE_PART, most))
         blocks *= 2;
     return blocks;
 }

@@ -270,6 +270,34 @@ static void test_requests_as_large_as_the_source_likes(void **state)
     }
 }
 
+/* With a budget that such a request would exceed, parts are smaller, and are fetched ahead; without
+ * a tier they are in buffers, and are right. */
+static void test_large_requests_of_little_memory(void **state)
+{
+    (void)state;
+    struct conf_tier memory = {CONF_MEM, 256 << 20};
+    struct cache_conf conf = {.tiers = &memory,
+        .ntiers = 1,
+        .buffer_budget = 16 << 20,
+        .fetch_threads = 8,
+        .source = {fake_fetch, &fake, fake_part}};
+    fake.part = 32 * MIB;
+    for (int i = 0; i < 2; i++) {
+        struct cache *c = cache_new(&conf, NULL);
+        struct cache_file *f = open_file(c, "little", "1", 64u * MIB);
+        fake.largest = 0;
+        assert_int_equal(cache_prefetch(f, 0, 64u * MIB, NULL), 0);
+        eventually(fake.largest > 0);
+        for (uint64_t off = 0; off < 64u * MIB; off += MIB)
+            read_check(f, "little", "1", off, MIB);
+        assert_int_equal(fake.largest, i ? 32 * MIB : 8 * MIB);
+        cache_close(f);
+        cache_free(c);
+        conf.ntiers = 0;
+        conf.buffer_budget = 256 << 20;
+    }
+}
+
 /* Who stops after the beginning has cost the store four times that at most. */
 static void test_ahead_in_proportion(void **state)
 {
@@ -452,6 +480,7 @@ int main(void)
         T(test_what_came_before_a_failure_stays),
         T(test_window_grows_and_random_does_not),
         T(test_requests_as_large_as_the_source_likes),
+        T(test_large_requests_of_little_memory),
         T(test_ahead_in_proportion),
         T(test_hits_are_counted_honestly),
         T(test_failures),

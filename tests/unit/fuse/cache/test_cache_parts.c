@@ -4,6 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include "fuse/cache/budget.h"
+#include "fuse/cache/cache.h"
 #include "fuse/cache/meta.h"
 #include "fuse/cache/s3fifo.h"
 #include "lib/base/clock.h"
@@ -384,6 +385,27 @@ static void test_budget(void **state)
     budget_fini(&b);
 }
 
+/* The largest part that a source may be asked for has room in a buffer, and two have room of their
+ * own. */
+static void test_largest_buffers(void **state)
+{
+    (void)state;
+    struct budget b;
+    unsigned char *two[2];
+    budget_init(&b, 256 << 20);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(two[i] = budget_buffer(&b, CACHE_PART_MAX));
+    for (int i = 0; i < 2; i++)
+        memset(two[i], i + 1, CACHE_PART_MAX);
+    for (size_t at = 0; at < CACHE_PART_MAX; at += 4096)
+        assert_true(two[0][at] == 1 && two[1][at] == 2);
+    for (int i = 0; i < 2; i++)
+        budget_buffer_put(&b, two[i], CACHE_PART_MAX);
+    assert_int_equal(b.idle_bytes, 2 * CACHE_PART_MAX);
+    assert_null(budget_buffer(&b, BUDGET_BUFFER_MAX + 1));
+    budget_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_path_hashes_differ),
         cmocka_unit_test(test_memory_limits),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_largest_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
