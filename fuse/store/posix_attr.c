@@ -79,10 +79,10 @@ void posix_attr_format(const struct store_attr *attr, char text[POSIX_ATTR_MAX])
 
 bool posix_attr_noted(int dir) { return fgetxattr(dir, NOTE_NAME, NULL, 0) >= 0; }
 
-static void attr_note(int dir)
+/* False: it cannot be noted. */
+static bool attr_note(int dir)
 {
-    if (!posix_attr_noted(dir))
-        fsetxattr(dir, NOTE_NAME, "1", 1, 0);
+    return posix_attr_noted(dir) || fsetxattr(dir, NOTE_NAME, "1", 1, 0) == 0;
 }
 
 void posix_attr_note_moved(int from, int to)
@@ -157,15 +157,23 @@ static void attr_overlay(struct store_attr *on, const struct store_attr *from)
 }
 
 /* The file's own mode, with what its owner, who may be us, needs of it; and its owner, where we may
- * give it away and still do what we like with it. */
-static void attr_follow(int fd, const struct store_attr *attr, bool is_dir)
+ * give it away and still do what we like with it. Mounts show files open to all writers: none that
+ * use the directory without us get that by it. What is in a directory with a set-group-ID bit goes
+ * on getting its group. */
+static void attr_follow(int fd, const struct store_attr *attr)
 {
     char self[SELF_MAX];
     struct stat was;
     self_of(fd, self);
-    if (attr->has & STORE_MODE)
-        (void)!chmod(self, (attr->mode & STORE_MODE_BITS) | (is_dir ? 0700 : 0600));
-    if (!(attr->has & STORE_OWNER) || geteuid() != 0 || fstat(fd, &was)
+    if (fstat(fd, &was))
+        return;
+    bool is_dir = S_ISDIR(was.st_mode);
+    mode_t mode = (attr->mode & STORE_MODE_BITS & ~(022 & ~was.st_mode)) | (is_dir ? 0700 : 0600)
+        | (is_dir ? was.st_mode & S_ISGID : 0);
+    if ((attr->has & STORE_MODE) && mode != (was.st_mode & 07777))
+        (void)!chmod(self, mode);
+    if (!(attr->has & STORE_OWNER) || geteuid() != 0
+        || (attr->uid == was.st_uid && attr->gid == was.st_gid)
         || chown(self, attr->uid, attr->gid))
         return;
     if (faccessat(AT_FDCWD, self, R_OK | W_OK | (is_dir ? X_OK : 0), AT_EACCESS))
@@ -200,10 +208,9 @@ void posix_attr_put(int fd, int dir, const char *name, const struct store_attr *
         posix_attr_at(dir, name, &st, &old);
     if (attr)
         attr_overlay(&old.attr, attr);
-    if (old.attr.has && attr_write(fd, &old.attr) == 0) {
-        attr_note(dir);
-        attr_follow(fd, &old.attr, false);
-    }
+    /* else a stat would say what a listing does not */
+    if (old.attr.has && attr_note(dir) && attr_write(fd, &old.attr) == 0)
+        attr_follow(fd, &old.attr);
     if (attr && (attr->has & STORE_MTIME))
         attr_set_time(fd, attr->mtime_ns);
 }
@@ -218,8 +225,40 @@ static int note_above(const struct posix_dir *s, const char *path, struct err *e
     cleanup_fd int dir = posix_open_path(s, above, O_RDONLY | O_DIRECTORY, "open the directory", e);
     if (dir < 0)
         return -1;
-    attr_note(dir);
-    return posix_attr_noted(dir) ? 0 : posix_fail(s, EOPNOTSUPP, path, "keep attributes", e);
+    return attr_note(dir) ? 0 : posix_fail(s, errno, path, "keep attributes", e);
+}
+
+static bool attr_has(const struct store_attr *a, const struct store_attr *all)
+{
+    return (a->has & all->has) == all->has
+        && (!(all->has & STORE_MODE) || a->mode == (all->mode & STORE_MODE_BITS))
+        && (!(all->has & STORE_OWNER) || (a->uid == all->uid && a->gid == all->gid));
+}
+
+/* What is so already is not written again: that would be another version for all who have the file
+ * cached. */
+static int attr_set_kept(const struct posix_dir *s, const char *path, int fd, const struct stat *st,
+    const struct store_attr *attr, struct err *e)
+{
+    struct store_attr to = {.has = attr->has & (STORE_MODE | STORE_OWNER),
+        .mode = attr->mode,
+        .uid = attr->uid,
+        .gid = attr->gid};
+    struct store_stat now = {0};
+    if (!to.has)
+        return 0;
+    if (S_ISLNK(st->st_mode))
+        return posix_fail(s, EOPNOTSUPP, path, "keep attributes of a symbolic link", e);
+    posix_attr_of(fd, st, &now);
+    if (note_above(s, path, e))
+        return -1;
+    if (!attr_has(&now.attr, &to)) {
+        attr_overlay(&now.attr, &to);
+        if (attr_write(fd, &now.attr))
+            return posix_fail(s, errno, path, "keep attributes", e);
+    }
+    attr_follow(fd, &to);
+    return 0;
 }
 
 int posix_dir_set_attr(const struct posix_dir *s, const char *path, const char *expect,
@@ -237,23 +276,20 @@ int posix_dir_set_attr(const struct posix_dir *s, const char *path, const char *
         return store_err(e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, what,
             ": it was changed by somebody else since it was looked at");
     }
-    if (attr->has & (STORE_MODE | STORE_OWNER)) {
-        posix_attr_of(fd, &st, out);
-        attr_overlay(&out->attr, attr);
-        if (S_ISLNK(st.st_mode))
-            return posix_fail(s, EOPNOTSUPP, path, "keep attributes of a symbolic link", e);
-        if (note_above(s, path, e))
-            return -1;
-        if (attr_write(fd, &out->attr))
-            return posix_fail(s, errno, path, "keep attributes", e);
-        attr_follow(fd, attr, S_ISDIR(st.st_mode));
+    unsigned refused = attr_set_kept(s, path, fd, &st, attr, e)
+        ? attr->has & (STORE_MODE | STORE_OWNER)
+        : 0;
+    if ((attr->has & STORE_MTIME) && attr->mtime_ns != out->mtime_ns
+        && attr_set_time(fd, attr->mtime_ns)) {
+        posix_fail(s, errno, path, "set the time", e);
+        refused |= STORE_MTIME;
     }
-    if ((attr->has & STORE_MTIME) && attr_set_time(fd, attr->mtime_ns))
-        return posix_fail(s, errno, path, "set the time", e);
+    if (refused && refused == attr->has)
+        return -1;
     if (fstat(fd, &st))
         return posix_fail(s, errno, path, "stat", e);
     posix_stat_of(&st, out);
     posix_attr_of(fd, &st, out);
-    out->attr.has |= attr->has & STORE_MTIME;
+    out->attr.has = (out->attr.has | (attr->has & STORE_MTIME)) & ~refused;
     return 0;
 }

@@ -88,7 +88,7 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
 }
 
 /* A file that replaces another one is as open to others as that was. Whose it was only root can
- * keep. */
+ * keep; set-user-ID bits go, as they do where a file is written to. */
 static int keep_mode(int fd, int dir, const char *name)
 {
     struct stat st;
@@ -96,7 +96,7 @@ static int keep_mode(int fd, int dir, const char *name)
         return 0;
     if (fchown(fd, st.st_uid, st.st_gid) && errno != EPERM && errno != EINVAL)
         return -1;
-    return fchmod(fd, st.st_mode & 07777);
+    return fchmod(fd, st.st_mode & STORE_MODE_BITS);
 }
 
 static int random_name(char name[64])

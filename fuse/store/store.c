@@ -147,6 +147,7 @@ void store_free(struct store *s)
 }
 
 unsigned store_caps(const struct store *s) { return s->ops->kind.caps; }
+bool store_keeps_attr(const struct store *s) { return s->ops->set_attr; }
 
 void store_contact(struct store *s, char **server, char **who)
 {

@@ -132,6 +132,7 @@ struct store_conf {
 struct store *store_new(const struct store_conf *conf, struct err *e);
 void store_free(struct store *s);
 unsigned store_caps(const struct store *s);
+bool store_keeps_attr(const struct store *s); /* store_set_attr() may succeed */
 /* "", or names of 1 to 255 bytes (not "." or "..") with single slashes between, 4095 bytes at most
  */
 bool store_path_ok(const char *path);
@@ -208,10 +209,11 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
 int store_symlink(
     struct store *s, const char *path, const char *target, struct store_stat *st, struct err *e);
 /* Sets those of attr->has of what is there, a directory, too; expect: that version alone, NULL:
- * any. st is what is there then: its version may be another one, its content is not. In a directory
- * the owner and the mode that users see are in an extended attribute, as a client without rights
- * cannot change owners; the file's own follow as far as they may, and leave the client what it
- * needs. CONFLICT; INVALID (sys EOPNOTSUPP): it cannot keep them, and nothing has changed. */
+ * any. st is what is there then: its version may be another one, its content is not; of attr->has,
+ * st->attr.has are those that it has taken. In a directory the owner and the mode that users see
+ * are in an extended attribute, as a client without rights cannot change owners; the file's own
+ * follow as far as they may, and leave the client what it needs. CONFLICT; INVALID (sys
+ * EOPNOTSUPP), DENIED: it has taken none, and nothing has changed. */
 int store_set_attr(struct store *s, const char *path, const char *expect,
     const struct store_attr *attr, struct store_stat *st, struct err *e);
 /* a file or a link; NOTFOUND if absent and the store tells (S3 does not) */

@@ -392,10 +392,72 @@ static void attributes(void **state)
     assert_int_equal(store_set_attr(w->s, "none", NULL, &a, &st, &e), -1);
     assert_int_equal(e.cls, ERR_NOTFOUND);
     ok(store_symlink(w->s, "l", "d", &st, &e), &e);
+    a.has = STORE_MODE | STORE_OWNER;
     assert_int_equal(store_set_attr(w->s, "l", NULL, &a, &st, &e), -1);
     assert_int_equal(err_errno(&e), EOPNOTSUPP);
-    st = set_attr(w, "l", (struct store_attr){.has = STORE_MTIME, .mtime_ns = 5000});
-    assert_true(st.is_link && st.mtime_ns == 5000);
+    a = (struct store_attr){.has = STORE_OWNER | STORE_MTIME, .mtime_ns = 5000};
+    ok(store_set_attr(w->s, "l", NULL, &a, &st, &e), &e); /* as much as can be */
+    assert_true(st.is_link && st.mtime_ns == 5000 && st.attr.has == STORE_MTIME);
+}
+
+/* A mode as the mount shows it, open to all, opens no file to writers who use the directory without
+ * us; what a directory's new files inherit from it stays; no set-ID bit goes along with content of
+ * ours. */
+static void own_modes(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    struct stat own;
+    cleanup_free char *f = path_join(w->dir, "in/f"), *d = path_join(w->dir, "in/d"),
+                      *set_id = path_join(w->dir, "in/set-id");
+    struct store_attr a = {.has = STORE_MODE, .mode = 0777};
+    cleanup_fd int fd = content_fd(2, 20);
+    struct store_put open_to_all = *PUT(fd, 20);
+    open_to_all.attr = &a;
+    umask(022);
+    ok(store_put(w->s, "f", &open_to_all, &st, &e), &e);
+    assert_true(st.attr.has == STORE_MODE && st.attr.mode == 0777);
+    assert_int_equal(stat(f, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0755);
+    set_attr(w, "f", (struct store_attr){.has = STORE_MODE, .mode = 0666});
+    assert_int_equal(stat(f, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0644);
+    assert_int_equal(chmod(f, 0664), 0); /* whose directory it is may */
+    set_attr(w, "f", (struct store_attr){.has = STORE_MODE, .mode = 0767});
+    assert_int_equal(stat(f, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0765);
+    assert_int_equal(chmod(f, 06755), 0);
+    put(w, "f", 3, 30);
+    assert_int_equal(stat(f, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0745);
+    put(w, "set-id", 3, 30);
+    assert_int_equal(chmod(set_id, 06755), 0);
+    put(w, "set-id", 4, 30);
+    assert_int_equal(stat(set_id, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 0755);
+    ok(store_mkdir(w->s, "d", 0, &e), &e);
+    assert_int_equal(chmod(d, 02775), 0);
+    set_attr(w, "d", (struct store_attr){.has = STORE_MODE, .mode = 0777});
+    assert_int_equal(stat(d, &own), 0);
+    assert_int_equal(own.st_mode & 07777, 02777 & ~02);
+}
+
+/* What is so already is no change: whoever has the file cached keeps it. */
+static void attributes_as_they_are(void **state)
+{
+    struct fixture *w = *state;
+    const struct store_attr a = {.has = STORE_MODE | STORE_OWNER | STORE_MTIME,
+        .mode = 0640,
+        .uid = geteuid(),
+        .gid = getegid(),
+        .mtime_ns = 1500000000};
+    put(w, "f", 1, 10);
+    struct store_stat first = set_attr(w, "f", a);
+    clock_sleep_ns(20 * NS_PER_MS); /* else both may be in one tick of ctime */
+    struct store_stat second = set_attr(w, "f", a);
+    assert_string_equal(first.version, second.version);
+    assert_int_equal(second.attr.has, STORE_MODE | STORE_OWNER);
 }
 
 #define with_fixture(test)                                  \
@@ -408,6 +470,7 @@ int main(void)
         with_fixture(links_do_not_lead_out), cmocka_unit_test(a_directory_that_is_not_there),
         with_fixture(a_failed_put_leaves_what_was_there), with_fixture(large_directories),
         with_fixture(what_is_rewritten_keeps_its_mode), with_fixture(attributes),
+        with_fixture(own_modes), with_fixture(attributes_as_they_are),
         /* of one that may hang the bytes are given on when all have come */
         cmocka_unit_test_setup_teardown(a_read_is_of_one_version, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
