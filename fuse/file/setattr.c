@@ -9,6 +9,7 @@
 #include "lib/base/progress.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static int truncate_file(struct files *fs, uint64_t ino, uint64_t size, bool open, struct err *e)
@@ -60,10 +61,18 @@ static int setattr_index(struct files *fs, uint64_t ino, unsigned fields, const 
     return inodes_get(ix, ino, n) ? err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino) : 0;
 }
 
-/* What is not in the store yet, or was written to, has its attributes told with its content. */
-static bool is_told_later(const struct inode *n)
+/* Its mount is writable, so that it has a store. */
+static bool store_takes_attr(const struct files *fs, const struct inode *n)
 {
-    return (n->flags & (INODE_LOCAL | INODE_DIRTY | INODE_UNLINKED)) || n->mount == INODE_NO_MOUNT;
+    return store_keeps_attr(tree_store(files_config(fs)->tree, n->mount));
+}
+
+/* What is not in the store yet, or was written to, has its attributes told with its content. Those
+ * of a mount's own directory no mount would ask for again. */
+static bool is_told_now(const struct files *fs, const struct inode *n)
+{
+    const unsigned later = INODE_LOCAL | INODE_DIRTY, never = INODE_UNLINKED | INODE_MOUNT;
+    return !(n->flags & (later | never)) && store_takes_attr(fs, n);
 }
 
 /* No directory moves meanwhile: the path stays. */
@@ -76,13 +85,16 @@ static void setattr_tell(struct files *fs, struct inode *n)
 
 static int setattr_file(struct file *f, unsigned fields, const struct inode *to, struct err *e)
 {
+    char version[STORE_VERSION_MAX];
     struct inode n;
     file_attach_cached(f);
     file_lock_state(f);
     int rc = setattr_index(f->files, f->ino, fields, to, &n, e);
-    if (rc == 0 && !is_told_later(&n)) {
+    if (rc == 0 && is_told_now(f->files, &n)) {
+        memcpy(version, n.version, sizeof version);
         setattr_tell(f->files, &n);
-        file_recache(f);
+        if (strcmp(version, n.version) != 0) /* all of it would be read */
+            file_recache(f);
     }
     pthread_mutex_unlock(&f->state_lock);
     return rc;
@@ -94,11 +106,13 @@ static int setattr_known(
     struct inode n;
     if (inodes_get(files_config(fs)->inodes, ino, &n))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
-    if (!is_told_later(&n))
+    bool now = is_told_now(fs, &n);
+    if (now)
         files_will_block(fs);
-    if (!S_ISREG(n.mode)) { /* nothing is cached of it that would have to move along */
+    /* of what is no file, nothing is cached that would have to move along */
+    if (!S_ISREG(n.mode) || !store_takes_attr(fs, &n)) {
         int rc = setattr_index(fs, ino, fields, to, &n, e);
-        if (rc == 0 && !is_told_later(&n))
+        if (rc == 0 && now)
             setattr_tell(fs, &n);
         return rc;
     }

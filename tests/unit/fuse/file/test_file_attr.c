@@ -5,6 +5,17 @@
 
 #include <sys/stat.h>
 
+int __real_cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
+int __wrap_cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
+
+static unsigned adopted; /* each reads all of a file */
+
+int __wrap_cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e)
+{
+    adopted++;
+    return __real_cache_adopt(c, key, fd, e);
+}
+
 static void chmod_to(struct fx *x, const char *path, uint32_t mode, struct inode *n)
 {
     struct err e = ERR_INIT;
@@ -36,6 +47,34 @@ static void test_told(void **state)
     chmod_to(x, "main/d", 01700, &n);
     assert_true(n.attr == (STORE_MODE | STORE_OWNER) && n.untold == 0);
     fx_free(x);
+}
+
+/* A file that is cached is read for a new version alone; a mount's own directory, of which no mount
+ * would ask, is as it was for others. */
+static void test_not_told(void **state)
+{
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct fx *x = fx_new(NULL);
+        struct inode n;
+        if (keeps)
+            fake_store_keep_attr(x->fake[0]);
+        fx_put(x, "main/f", "text");
+        fx_fill(x, "main/f");
+        adopted = 0;
+        chmod_to(x, "main/f", 0640, &n);
+        assert_int_equal(adopted, keeps);
+        unsigned told = fake_store_calls(x->fake[0], FAKE_SET_ATTR);
+        assert_int_equal(told, keeps);
+        chmod_to(x, "main", 0700, &n);
+        assert_int_equal(fake_store_calls(x->fake[0], FAKE_SET_ATTR), told);
+        if (keeps) {
+            fake_store_write(x->fake[0], "f", "other");
+            chmod_to(x, "main/f", 0600, &n); /* refused */
+            assert_int_equal(adopted, keeps);
+        }
+        fx_free(x);
+    }
 }
 
 /* What is written to is told with its content: there is no such call for it. */
@@ -110,7 +149,7 @@ static void test_modes_of_new_files(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_told),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_told), cmocka_unit_test(test_not_told),
         cmocka_unit_test(test_with_content), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_modes_of_new_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
