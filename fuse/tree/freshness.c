@@ -116,7 +116,7 @@ bool tree_is_complete(struct tree *t, uint64_t dir, struct inode *d)
 bool tree_may_grow(const struct tree *t, const struct inode *d)
 {
     return (d->flags & INODE_LISTED) && !(d->flags & INODE_LOCAL) && d->mount != INODE_NO_MOUNT
-        && !t->c.conf->read_only && !stays_so(t, d->mount, d->listed_s)
+        && tree_writable(t, d->mount) && !stays_so(t, d->mount, d->listed_s)
         && d->nchildren <= TREE_PAGE_ENTRIES;
 }
 
