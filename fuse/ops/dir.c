@@ -78,11 +78,12 @@ static int dir_fill(struct dir_reply *r, uint64_t dir, struct err *e)
     if (inodes_get(r->fs->inodes, dir, &d))
         return err_sys(e, ESTALE, "directory %llu", (unsigned long long)dir);
     if (d.flags & INODE_UNLINKED)
-        return 0; /* removed while it is open: empty */
+        return 0;                            /* removed while it is open: empty */
+    bool begins = r->cookie < COOKIE_DOTDOT; /* else it was listed for this reader */
     dir_add_dots(r, &d);
     while (!r->full) {
         uint64_t from = r->cookie <= COOKIE_DOTDOT ? 0 : r->cookie, before = r->cookie;
-        if (tree_fill(r->fs->tree, dir, from, e))
+        if (tree_fill(r->fs->tree, dir, begins ? from : r->cookie, e))
             /* what there is first; the error comes with the next request */
             return r->used ? 0 : -1;
         inodes_children(r->fs->inodes, dir, from, r->plus, dir_add_child, r);

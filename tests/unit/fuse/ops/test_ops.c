@@ -353,32 +353,6 @@ static void test_names(void **state)
     kernel_free(k);
 }
 
-static void test_readdir(void **state)
-{
-    (void)state;
-    struct kernel *k = kernel_new(false);
-    fx_put(k->x, "main/d/a", "1");
-    fx_put(k->x, "main/d/b", "2");
-    uint64_t d = look_up(k, root_of(k, "main"), "d");
-    struct fuse_open_in in = {.flags = O_RDONLY};
-    assert_int_equal(ASK(k, FUSE_OPENDIR, d, in), 0);
-    struct fuse_read_in r = {.size = 4096};
-    char seen[64] = "";
-    for (int i = 0; i < 8; i++) { /* a position is the cookie of the last entry */
-        assert_int_equal(ASK(k, FUSE_READDIR, d, r), 0);
-        if (!reply.len)
-            break;
-        struct fuse_dirent de;
-        memcpy(&de, reply.body, sizeof de); /* one at a time */
-        size_t at = strlen(seen);
-        snprintf(seen + at, sizeof seen - at, "%.*s ", (int)de.namelen, reply.body + sizeof de);
-        r.offset = de.off;
-    }
-    assert_int_equal(reply.len, 0);
-    assert_true(strcmp(seen, ". .. a b ") == 0 || strcmp(seen, ". .. b a ") == 0);
-    kernel_free(k);
-}
-
 /* The kernel forgets each entry that it was given, and no name that came without one. */
 static void test_readdirplus(void **state)
 {
@@ -490,7 +464,6 @@ int main(void)
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_readdir),
         cmocka_unit_test(test_readdirplus),
         cmocka_unit_test(test_ioctl),
         cmocka_unit_test(test_ioctl_gets_on),
