@@ -76,7 +76,9 @@ def images(directory, args):
     data = from_records(shards, args) if shards else from_files(files, args)
     if args.decode == "cpu":
         data = data.map(decoded, num_parallel_calls=AUTO)
-    return data.batch(args.batch).prefetch(AUTO)
+    options = tf.data.Options()  # else files are read by as many threads as there are processors, and the others of --threads wait
+    options.threading.private_threadpool_size = max(args.threads, os.cpu_count())
+    return data.batch(args.batch).prefetch(AUTO).with_options(options)
 
 
 def model_of(args):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: versitygw tensorflow
 # What the examples' Python modules do where no cluster is needed: tfos without TensorFlow, how little a program of TensorFlowOnSpark is changed,
-# and the real tf.data telling a real mount its order. The examples themselves run in pods: tests/programs.
+# how many files imagenet has on their way, and the real tf.data telling a real mount its order. The examples themselves run in pods: tests/programs.
 set -euo pipefail
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
@@ -27,6 +27,25 @@ python3 "$HERE/tfos_text.py"
 grep -q '^    from tensorflowonspark import TFCluster$' "$EXAMPLES/tfos/digits.py"
 sed '1i import tfos' "$EXAMPLES/tfos/digits.py" >"$WORK/changed.py"
 [ "$(diff "$EXAMPLES/tfos/digits.py" "$WORK/changed.py" | grep -c '^[<>]')" -le 2 ] || die "more than two changed lines"
+
+say "examples/imagenet reads as many files at a time as it says, with two processors"
+mkdir -p "$WORK/files/a"
+touch "$WORK/files/a/"{0..19}.jpg
+PYTHONPATH=$SITE:$EXAMPLES/imagenet python3 - "$WORK/files" <<'PY'
+import sys, threading
+import tensorflow as tf
+import train
+together = threading.Barrier(10)
+
+def read(path):
+    together.wait(60)  # each waits for nine others
+    return path
+
+tf.io.read_file = tf.autograph.experimental.do_not_convert(lambda path: tf.numpy_function(read, [path], tf.string))
+sys.argv[1:] = ["--data", sys.argv[1], "--model", "none", "--decode", "gpu"]
+args = train.parse()
+assert sum(len(labels) for _, labels in train.images(args.data, args)) == 20
+PY
 
 fuse_source s3
 python3 "$HERE/../programs/digits.py" "$DATA" "$WORK/sums"
