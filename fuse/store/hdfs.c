@@ -31,6 +31,20 @@ static const struct store_option hdfs_options[] = {
     {"delegation-token", STORE_OPTION_SECRET, {0}, {0},
         .help =
             "a delegation token, as `hdfs fetchdt --print` and WebHDFS' GETDELEGATIONTOKEN tell it; a new one in the Secret is used from then on"},
+    {"kerberos", STORE_OPTION_BOOL, {0}, {0},
+        .help =
+            "true: say by Kerberos (SPNEGO) who we are, and get and renew delegation tokens by it; default false"},
+    {"keytab", STORE_OPTION_SECRET, {"KRB5_CLIENT_KTNAME"}, {0},
+        .help =
+            "with kerberos: a keytab; on a laptop without it the credential cache (kinit, KRB5CCNAME)",
+        .file = true},
+    {"principal", STORE_OPTION_STRING, {0}, {0},
+        .help =
+            "with kerberos: user@REALM; default: the first of the keytab, or the one of the cache"},
+    {"krb5-conf", STORE_OPTION_SECRET, {0}, {0},
+        .help =
+            "with kerberos: a krb5.conf, without includes and modules; default: the machine's (KRB5_CONFIG), and DNS",
+        .file = true},
     {"replication", STORE_OPTION_STRING, {0}, {0},
         .help = "copies of each file that is written; default: as the server has it"},
     {"ca-cert", STORE_OPTION_CERTS, {0}, {0},
@@ -113,6 +127,45 @@ static int find_name_nodes(struct hdfs *h, const char *authority, size_t n, stru
                          ": option name-nodes names none");
 }
 
+static int err_kerberos(const struct hdfs *h, const char *text, struct err *e)
+{
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, h->params.url, ": %s", text);
+}
+
+static int configure_kerberos(struct hdfs *h, struct err *e)
+{
+    const struct store_params *p = &h->params;
+    struct kerberos *k = &h->ticket;
+    char *token = NULL;
+    if (option_is_true(p, "kerberos", &h->by_kerberos, e)
+        || option_get(p, "principal", &k->principal, e))
+        return -1;
+    if (!h->by_kerberos)
+        return k->principal
+            ? err_kerberos(h, "option principal is of Kerberos: set option kerberos to \"true\"", e)
+            : 0;
+    if (option_get(p, "keytab", &k->keytab, e) || option_get(p, "krb5-conf", &k->config, e)
+        || option_get(p, "delegation-token", &token, e))
+        return -1;
+    bool two = token != NULL;
+    wipe_text(&token);
+    if (two)
+        return err_kerberos(
+            h, "options kerberos and delegation-token are two ways to say who we are: keep one", e);
+    if (option_is_explicit(p, store_option_find(p->kind->options, "user")))
+        return err_kerberos(
+            h, "option user has no meaning with kerberos: the keytab's principal is who we are", e);
+    if (!k->keytab && p->secrets_dir)
+        return err_kerberos(h,
+            "option kerberos needs a keytab: put it into the Secret (or --secrets-dir) as key keytab",
+            e);
+    if (k->config && p->mount->nendpoints)
+        return err_kerberos(h,
+            "option krb5-conf names servers, but this cluster allows only some (value limits.endpoints): leave it out, if DNS knows the KDC of the realm",
+            e);
+    return 0;
+}
+
 static int hdfs_configure(struct hdfs *h, size_t host, struct err *e)
 {
     const struct store_params *p = &h->params;
@@ -123,11 +176,13 @@ static int hdfs_configure(struct hdfs *h, size_t host, struct err *e)
     h->tls = strcmp(p->kind->scheme, "swebhdfs") == 0 || (tls && strcmp(tls, "true") == 0);
     if (h->replication && !is_number(h->replication, 512))
         return option_err(p, "replication", h->replication, "write a number, as 3", e);
-    if (find_name_nodes(h, p->rest, host, e) || hdfs_check_root(h, e))
+    if (find_name_nodes(h, p->rest, host, e) || hdfs_check_root(h, e) || configure_kerberos(h, e))
         return -1;
     h->http = option_http(p, NULL, e);
     if (!h->http)
         return -1;
+    if (h->by_kerberos)
+        return 0;
     who = hdfs_authority(h, e);
     if (who)
         explicit_bzero(who, strlen(who));
@@ -144,6 +199,10 @@ static void hdfs_close(void *impl)
     free(h->root);
     free(h->user);
     free(h->replication);
+    free(h->ticket.keytab);
+    free(h->ticket.principal);
+    free(h->ticket.config);
+    pthread_mutex_destroy(&h->ticket_mu);
     pthread_mutex_destroy(&h->mu);
     free(h);
 }
@@ -162,6 +221,7 @@ static void *hdfs_open(const struct store_params *p, struct err *e)
     h->params = *p;
     h->root = xstrdup(path[0] && path[1] ? path : "");
     pthread_mutex_init(&h->mu, NULL);
+    pthread_mutex_init(&h->ticket_mu, NULL);
     if (hdfs_configure(h, host, e)) {
         hdfs_close(h);
         return NULL;
@@ -196,14 +256,18 @@ static void hdfs_contact(void *impl, char **server, char **who)
     for (unsigned i = 0; i < h->nnodes; i++)
         buf_addf(&all, "%s%s", i ? " " : "", h->node[i]);
     *server = buf_take(&all);
-    *who = h->user ? xasprintf("user %s", h->user) : NULL;
+    if (h->by_kerberos)
+        *who = h->ticket.principal ? xasprintf("principal %s", h->ticket.principal)
+                                   : xstrdup("Kerberos' principal");
+    else
+        *who = h->user ? xasprintf("user %s", h->user) : NULL;
 }
 
 #define HDFS_KIND(name, help)                                                                      \
     {                                                                                              \
         .kind = {name, help, hdfs_options,                                                         \
-            STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, "delegation-token",  \
-            PART},                                                                                 \
+            STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0,                      \
+            "delegation-token, or keytab", PART},                                                  \
         .open = hdfs_open, .close = hdfs_close, .check = hdfs_check, .contact = hdfs_contact,      \
         .stat_path = hdfs_stat, .list = hdfs_list, .list_tree = hdfs_list_tree, .read = hdfs_read, \
         .put = hdfs_put, .remove = hdfs_remove, .mkdir = hdfs_mkdir, .rmdir = hdfs_rmdir,          \

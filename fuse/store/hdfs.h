@@ -6,6 +6,7 @@
 
 #include "fuse/store/hdfs_json.h"
 #include "fuse/store/impl.h"
+#include "fuse/store/kerberos.h"
 
 #include <pthread.h>
 
@@ -24,16 +25,26 @@ struct hdfs {
     char *user;                 /* NULL: none is said */
     char *replication;          /* NULL: as the server does it */
     atomic_bool whole_listings; /* the server knows no pages */
-    pthread_mutex_t mu;         /* a leaf */
-    char *token;                /* mu; a delegation token; NULL: none */
-    int64_t token_read_ns;      /* mu; monotonic; 0: never */
-    unsigned token_changes;     /* mu */
+    bool by_kerberos;           /* the token is one that we have got by ticket */
+    struct kerberos ticket;
+    pthread_mutex_t ticket_mu; /* held while a token is got or renewed; before mu */
+    struct err ticket_err;     /* ticket_mu; why none could be got … */
+    int64_t ticket_failed_ns;  /* ticket_mu; … and when; monotonic; 0: never */
+    pthread_mutex_t mu;        /* a leaf */
+    char *token;               /* mu; a delegation token; NULL: none */
+    int64_t token_read_ns;     /* mu; monotonic; 0: never */
+    unsigned token_changes;    /* mu */
+    bool token_refused;        /* mu */
+    int64_t token_expires_ms;  /* mu; as the server said, since the epoch */
+    int64_t token_due_ns;      /* mu; monotonic; to be renewed */
+    int64_t token_end_ns;      /* mu; monotonic */
 };
 
 struct hdfs_call {
     const char *method, *op;
     const char *path;  /* absolute, as HDFS knows it */
     const char *query; /* "&name=value", escaped; or NULL */
+    bool by_ticket;    /* as whoever the ticket of Kerberos is of, not by a token */
     bool upload;       /* len bytes of fd go to where the server leads; fd -1: nothing */
     int fd;
     uint64_t len;
@@ -58,6 +69,17 @@ char *hdfs_authority(struct hdfs *h, struct err *e);
  */
 bool hdfs_token_renewed(struct hdfs *h, unsigned changes);
 unsigned hdfs_token_changes(struct hdfs *h);
+/* Of a token that was got by ticket. */
+enum hdfs_token_state {
+    HDFS_TOKEN_GOOD,
+    HDFS_TOKEN_DUE,  /* good, and half of its life is over */
+    HDFS_TOKEN_NONE, /* there is none, or none that is accepted */
+};
+enum hdfs_token_state hdfs_token_state(struct hdfs *h);
+/* Copies it. false: it is the one that we have, and expires no later than before. */
+bool hdfs_token_keep(struct hdfs *h, const char *token, int64_t expires_ms);
+char *hdfs_token_copy(struct hdfs *h);   /* NULL: none; caller wipes and frees */
+void hdfs_token_put_off(struct hdfs *h); /* it could not be renewed: not again at once */
 /* What a status that is not 2xx means. *standby: another name node is to be asked. */
 int hdfs_fail(const struct hdfs *h, const struct hdfs_call *c, const struct http_resp *resp,
     bool *standby, struct err *e);

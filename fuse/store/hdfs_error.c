@@ -31,6 +31,8 @@ static const struct {
     {"AccessControlException", NULL, ERR_DENIED, EACCES, REASON_ACCESS_DENIED,
         "; give the user the right in HDFS (`hdfs dfs -chmod`, `-chown`, `-setfacl`), or set another one in option user"},
     {"SecurityException", NULL, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, ""},
+    {"AuthenticationException", NULL, ERR_DENIED, EACCES, REASON_ACCESS_DENIED,
+        "; is krb5.conf of the name node's realm?"},
     {"AuthorizationException", NULL, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, ""},
     {"FileAlreadyExistsException", NULL, ERR_EXISTS, EEXIST, REASON_STORE_ERROR, ""},
     {"ParentNotDirectoryException", NULL, ERR_INVALID, ENOTDIR, REASON_STORE_ERROR, ""},
@@ -74,8 +76,10 @@ static int fail_status(
     if (cls == ERR_DENIED)
         return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what, " (%d): %s%s%s",
             status, message, *message ? "; " : "",
-            h->token || h->user ? "check the user, or the delegation token, and its rights"
-                                : "set option user, or delegation-token from a Secret");
+            h->by_kerberos ? "HDFS does not take the ticket of Kerberos"
+                : h->token || h->user
+                ? "check the user, or the delegation token, and its rights"
+                : "set option user, or delegation-token from a Secret, or option kerberos");
     if (cls == ERR_NOTFOUND) /* not WebHDFS' own words */
         return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, c->what,
             ": the server answers %d: is there WebHDFS (dfs.webhdfs.enabled) at %s?", status,
@@ -95,7 +99,10 @@ int hdfs_fail(const struct hdfs *h, const struct hdfs_call *c, const struct http
     for (size_t i = 0; i < ARRAY_LEN(hdfs_meanings); i++)
         if (means(i, &f))
             return store_err(e, hdfs_meanings[i].cls, hdfs_meanings[i].sys, hdfs_meanings[i].reason,
-                c->what, ": %s%s", *f.message ? f.message : f.exception, hdfs_meanings[i].advice);
+                c->what, ": %s%s", *f.message ? f.message : f.exception,
+                h->by_kerberos && hdfs_meanings[i].reason == REASON_EXPIRED
+                    ? ""
+                    : hdfs_meanings[i].advice);
     if (resp->status == 403 || resp->status == 400) /* WebHDFS' way to say IOException */
         return store_err(
             e, ERR_RETRY, EIO, REASON_STORE_ERROR, c->what, ": %s: %s", f.exception, f.message);

@@ -117,6 +117,24 @@ int hdfs_json_boolean(const char *text, size_t len, bool *out, struct err *e)
     return 0;
 }
 
+char *hdfs_json_token(const char *text, size_t len, struct err *e)
+{
+    const char *token;
+    cleanup_json json_t *j = json_parse(text, len, e);
+    if (!j || jget_str_req(j, "Token.urlString", &token, e))
+        return NULL;
+    if (http_is_word(token, strlen(token)))
+        return xstrdup(token);
+    err_set(e, ERR_INVALID, "Token.urlString is no token");
+    return NULL;
+}
+
+int hdfs_json_time(const char *text, size_t len, int64_t *out_ms, struct err *e)
+{
+    cleanup_json json_t *j = json_parse(text, len, e);
+    return j ? jget_int_req(j, "long", 0, TIME_MAX, out_ms, e) : -1;
+}
+
 char *hdfs_json_attribute(const char *text, size_t len, const char *name)
 {
     struct err ignored = ERR_INIT;

@@ -36,6 +36,11 @@ void hdfs_json_fault(const char *text, size_t len, struct hdfs_fault *out);
 /* {"boolean": true}; -1: it is no such answer, INVALID. */
 int hdfs_json_boolean(const char *text, size_t len, bool *out, struct err *e);
 
+/* The text of {"Token": {"urlString": …}}, caller wipes and frees; NULL: it is no such answer. */
+char *hdfs_json_token(const char *text, size_t len, struct err *e);
+/* {"long": 1}, of a time in ms since the epoch; -1: it is no such answer, INVALID. */
+int hdfs_json_time(const char *text, size_t len, int64_t *out_ms, struct err *e);
+
 /* The value of attribute name in {"XAttrs": …}, without its quotes. Caller frees; NULL: none. */
 char *hdfs_json_attribute(const char *text, size_t len, const char *name);
 

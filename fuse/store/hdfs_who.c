@@ -85,9 +85,64 @@ bool hdfs_token_renewed(struct hdfs *h, unsigned changes)
 {
     struct err ignored = ERR_INIT;
     pthread_mutex_lock(&h->mu);
-    bool other = look_at_token(h, &ignored) == 0 && h->token_changes != changes;
+    bool other = true;
+    if (!h->by_kerberos)
+        other = look_at_token(h, &ignored) == 0 && h->token_changes != changes;
+    else
+        h->token_refused |= h->token_changes == changes;
     pthread_mutex_unlock(&h->mu);
     return other;
+}
+
+enum hdfs_token_state hdfs_token_state(struct hdfs *h)
+{
+    int64_t now = clock_mono_ns();
+    pthread_mutex_lock(&h->mu);
+    enum hdfs_token_state state = HDFS_TOKEN_GOOD;
+    if (!h->token || h->token_refused || now >= h->token_end_ns)
+        state = HDFS_TOKEN_NONE;
+    else if (now >= h->token_due_ns)
+        state = HDFS_TOKEN_DUE;
+    pthread_mutex_unlock(&h->mu);
+    return state;
+}
+
+bool hdfs_token_keep(struct hdfs *h, const char *token, int64_t expires_ms)
+{
+    pthread_mutex_lock(&h->mu);
+    bool same = h->token && strcmp(h->token, token) == 0;
+    bool longer = !same || expires_ms > h->token_expires_ms;
+    if (longer) {
+        int64_t now = clock_mono_ns();
+        int64_t left = MAX((expires_ms - clock_real_ns() / NS_PER_MS) * NS_PER_MS, TOKEN_NS * 2);
+        h->token_expires_ms = expires_ms;
+        h->token_due_ns = now + left / 2;
+        h->token_end_ns = now + left;
+        h->token_refused = false;
+    }
+    if (!same) {
+        wipe_text(&h->token);
+        h->token = xstrdup(token);
+        h->token_changes++;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return longer;
+}
+
+char *hdfs_token_copy(struct hdfs *h)
+{
+    pthread_mutex_lock(&h->mu);
+    char *token = xstrdup(h->token);
+    pthread_mutex_unlock(&h->mu);
+    return token;
+}
+
+void hdfs_token_put_off(struct hdfs *h)
+{
+    int64_t now = clock_mono_ns();
+    pthread_mutex_lock(&h->mu);
+    h->token_due_ns = now + MIN(MAX((h->token_end_ns - now) / 4, TOKEN_NS), 60 * NS_PER_S);
+    pthread_mutex_unlock(&h->mu);
 }
 
 /* WebHDFS takes a token in the URL and nowhere else; messages show no queries. */
@@ -97,7 +152,7 @@ char *hdfs_authority(struct hdfs *h, struct err *e)
     char *out = NULL;
     pthread_mutex_lock(&h->mu);
     bool old = !h->token_read_ns || clock_mono_ns() - h->token_read_ns >= TOKEN_NS;
-    int rc = old ? look_at_token(h, e) : 0;
+    int rc = old && !h->by_kerberos ? look_at_token(h, e) : 0;
     if (rc == 0 && h->token) {
         char *escaped = http_escape(h->token, false);
         out = xasprintf("&delegation=%s", escaped);

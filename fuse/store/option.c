@@ -215,7 +215,7 @@ int option_get(const struct store_params *p, const char *name, char **out, struc
     bool hidden;
     if (find_value(p, o, out, &hidden, e))
         return -1;
-    if (*out && o->kind == STORE_OPTION_SECRET)
+    if (*out && o->kind == STORE_OPTION_SECRET && !o->file)
         log_redact(*out);
     if (*out && o->kind == STORE_OPTION_STRING && hidden)
         redact_value(*out);

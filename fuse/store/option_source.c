@@ -85,6 +85,8 @@ char *option_read_file(const struct store_params *p, const struct store_option *
             o->name, key, what, len, name, inner.msg);
         return NULL;
     }
+    if (n && o->file)
+        return steal(&path);
     while (n && (text[n - 1] == '\n' || text[n - 1] == '\r')) /* `echo key | base64` leaves one */
         text[--n] = '\0';
     if (n && is_plain_text(o, text, n))

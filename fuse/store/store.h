@@ -99,6 +99,7 @@ struct store_option {
     /* it is half of a pair: both halves are of one spelling, or there is but one to choose */
     bool paired;
     bool lines; /* its value may have several; certificates always do */
+    bool file;  /* its value is the path of a file; of a Secret: of the key's */
 };
 
 struct store_kind {

@@ -6,7 +6,7 @@
 #   sysroot_path ARCH       prints the directory
 #   sysroot_make ARCH       makes it, or brings it up to date
 
-SYSROOT_PACKAGES=(libc6-dev libcurl4-openssl-dev libjansson-dev libfuse3-dev libssl-dev libexpat1-dev libyaml-dev zlib1g-dev
+SYSROOT_PACKAGES=(libc6-dev libcurl4-openssl-dev libjansson-dev libfuse3-dev libssl-dev libexpat1-dev libkrb5-dev libyaml-dev zlib1g-dev
     libcmocka-dev libgrpc-dev libprotobuf-dev libprotobuf-c-dev ca-certificates)
 
 sysroot_path()

@@ -55,6 +55,10 @@ static const struct {
     {"http-port", {NULL}, OPTION_TEXT, OPTION_OF_HDFS},
     {"tls", {NULL}, OPTION_BOOL, OPTION_OF_HDFS},
     {"delegation-token", {NULL}, OPTION_CREDENTIAL, OPTION_OF_HDFS},
+    {"kerberos", {NULL}, OPTION_BOOL, OPTION_OF_HDFS},
+    {"keytab", {NULL}, OPTION_CREDENTIAL, OPTION_OF_HDFS},
+    {"principal", {NULL}, OPTION_TEXT, OPTION_OF_HDFS},
+    {"krb5-conf", {NULL}, OPTION_CREDENTIAL, OPTION_OF_HDFS},
     {"replication", {NULL}, OPTION_TEXT, OPTION_OF_HDFS},
 };
 

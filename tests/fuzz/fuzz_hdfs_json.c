@@ -26,6 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = ERR_INIT;
     size_t n = 0;
     bool more, value;
+    int64_t ms = 0;
     memcpy(text, data, size);
     text[size] = '\0';
     if (hdfs_json_listing(text, size, check_entry, &n, &last, &more, &e) == 0 && more && !last)
@@ -37,6 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (strchr(fault.message, '\n') || strlen(fault.exception) >= sizeof fault.exception)
         abort();
     hdfs_json_boolean(text, size, &value, &e);
+    char *token = hdfs_json_token(text, size, &e);
+    if ((token && (!*token || strpbrk(token, " \r\n")))
+        || (hdfs_json_time(text, size, &ms, &e) == 0 && ms < 0))
+        abort();
+    free(token);
     free(hdfs_json_attribute(text, size, "user.x"));
     if (hdfs_redirect_ok(text, size % 2, &host, &n)
         && (!n || host + n > text + strlen(text) || memchr(host, '/', n) || memchr(host, '@', n)))

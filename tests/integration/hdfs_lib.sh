@@ -4,7 +4,7 @@
 # directory is $WORK, the logs are $WORK/hadoop/*.log, and its trap calls hdfs_end.
 #   hdfs_start [ha]    one name node, or a pair of them of which the first is active; returns when files can be written. Sets HDFS_HTTP
 #                      and HDFS_RPC (arrays of host:port). Exit status 77 (SKIP) where there is no Hadoop.
-#   hdfs_run NAME      starts name1, name2 or data; hdfs_kill NAME [SIGNAL] ends it
+#   hdfs_run NAME      starts name1, name2 or data; hdfs_kill NAME [SIGNAL] ends it; so it does the KDC, kdc, and hdfs_kdc starts that again
 #   hdfs_tls           before hdfs_start: all serve https://, too; sets HDFS_HTTPS (host:port of the name node) and HDFS_CA (a file)
 #   hdfs_kerberos      before hdfs_start: all of it in secure mode, with a KDC of its own; HDFS_KEYTAB has the superuser's key, and
 #                      KRB5_CONFIG is exported. Exit status 77 where there is no KDC. Clients of ours ask by hdfs_does alone.
@@ -191,6 +191,12 @@ hdfs_tls()
         "dfs.datanode.https.address=$HDFS_HOST:$((HDFS_BASE + 8))")
 }
 
+hdfs_kdc() # after hdfs_kerberos and `hdfs_kill kdc`
+{
+    "${HDFS_ON[@]}" krb5kdc -n -P "$WORK/kerberos/pid" >>"$WORK/kerberos/log" 2>&1 &
+    HDFS_PIDS[kdc]=$!
+}
+
 hdfs_kerberos()
 {
     local dir=$WORK/kerberos realm=MILLRACE.TEST at=127.0.0.1:$((HDFS_BASE + 10)) me
@@ -234,8 +240,7 @@ CONF
         kadmin.local ktadd -k "$dir/client" "$me"
         kadmin.local ktadd -k "$dir/server" "$me/$HDFS_HOST" "HTTP/$HDFS_HOST"
     } >"$dir/log" 2>&1
-    "${HDFS_ON[@]}" krb5kdc -n -P "$dir/pid" >>"$dir/log" 2>&1 &
-    HDFS_PIDS[kdc]=$!
+    hdfs_kdc
     HDFS_JAVA+=("-Djava.security.krb5.conf=$KRB5_CONFIG")
     HDFS_CURL+=(--negotiate -u :)
     HDFS_MORE+=(hadoop.security.authentication=kerberos hadoop.security.authorization=false dfs.block.access.token.enable=true

@@ -118,6 +118,18 @@ static void small_answers(void **state)
     assert_int_equal(hdfs_json_boolean("{\"boolean\":false}", 17, &value, &e), 0);
     assert_false(value);
     assert_int_equal(hdfs_json_boolean("{\"boolean\":1}", 13, &value, &e), -1);
+    int64_t ms;
+    cleanup_free char *answer = corpus("token");
+    cleanup_free char *token = hdfs_json_token(answer, strlen(answer), &e);
+    assert_string_equal(token, "HAAEcm9vdAtyb290QFJFQUxNAIoBkQ");
+    assert_null(hdfs_json_token("{\"Token\":null}", 14, &e)); /* without security */
+    assert_null(hdfs_json_token("{\"Token\":{\"urlString\":\"a b\"}}", 31, &e));
+    assert_null(hdfs_json_token("{}", 2, &e));
+    assert_int_equal(hdfs_json_time("{\"long\":1764333000123}", 22, &ms, &e), 0);
+    assert_int_equal(ms, 1764333000123);
+    assert_int_equal(hdfs_json_time("{\"long\":-1}", 11, &ms, &e), -1);
+    assert_int_equal(hdfs_json_time("{\"long\":9223372036854775807}", 28, &ms, &e), -1);
+    assert_int_equal(hdfs_json_time("{}", 2, &ms, &e), -1);
     cleanup_free char *text = corpus("attributes");
     cleanup_free char *there = hdfs_json_attribute(text, strlen(text), "user.x");
     assert_string_equal(there, "00ff");

@@ -91,7 +91,7 @@ static bool takes_any(const char *option)
 {
     static const char *const any[] = {"access-key-id", "secret-access-key", "session-token",
         "role-arn", "external-id", "role-session-name", "profile", "user", "delegation-token",
-        "instance-metadata", "anonymous"};
+        "keytab", "krb5-conf", "instance-metadata", "anonymous"};
     for (size_t i = 0; i < ARRAY_LEN(any); i++)
         if (strcmp(any[i], option) == 0)
             return true;
