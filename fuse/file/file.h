@@ -51,7 +51,8 @@ struct file {
     unsigned failures; /* state_lock */
     pthread_mutex_t mark_lock;
     _Atomic uint64_t marked; /* mark_lock: so many changes are in the note's mark, stage_mark() */
-    _Atomic bool promised;   /* the disk may have a note that says what was asked for */
+    _Atomic bool promised;   /* the disk may have a note that says what was asked for, */
+    _Atomic bool note_late;  /* and that may be the one before the note that is there now */
     _Atomic uint64_t safe;   /* mark_lock: and so many on the disk, with their note: commit.h */
     /* monotonic: when they last were what the mark says; 0 never */
     _Atomic int64_t marked_ok_ns;

@@ -95,6 +95,7 @@ int stage_write_sidecar(struct file *f, struct err *e)
 int stage_know_sent(struct file *f, struct err *e)
 {
     mutex_assert_held(&f->mark_lock);
+    atomic_store(&f->note_late, true);
     return stage_renew_note(f, NULL, true, e);
 }
 
@@ -170,6 +171,7 @@ void stage_saved(struct file *f, bool all, bool over)
     struct err e = ERR_INIT;
     if (over)
         atomic_store(&f->note_old, true);
+    atomic_store(&f->note_late, !all);
     if (all)
         stage_remove_sidecar(f);
     else if (stage_renew_note(f, NULL, true, &e)) /* the next change tries again */

@@ -288,6 +288,15 @@ static int upload_ask(struct file *f, struct upload *u, struct err *e)
     return upload_was_sent(f, u->store, u->path, &st) ? upload_know(f, u, &st, e) : 0;
 }
 
+/* A note from before the latest answer would tell after a power cut of what was sent then, and have
+ * no room for what is sent now. */
+static void upload_note_now(struct file *f)
+{
+    struct err e = ERR_INIT;
+    if (atomic_exchange(&f->note_late, false) && stage_sync(files_stage_sync(f->files), -1, -1, &e))
+        atomic_store(&f->note_late, true);
+}
+
 /* Before it is sent: its note says so, as what is saved while it is under way, or when its answer
  * was lost, is told from it by that. Who is told of nothing before the store has it, needs that
  * only once something went wrong. */
@@ -308,8 +317,10 @@ static int upload_promise(struct file *f, struct upload *u, struct err *e)
         if (sent && !u->begun) /* that was given up */
             stage_know_sent(f, &none);
         bool ask = sent && u->begun && !asked;
-        if (rc == 0 && !ask)
+        if (rc == 0 && !ask) {
+            upload_note_now(f);
             atomic_store(&f->begun, true);
+        }
         pthread_mutex_unlock(&f->mark_lock);
         if (rc || !ask)
             return rc;

@@ -118,6 +118,35 @@ static void test_mark_of_another_process(void **state)
     }
 }
 
+/* What the store was found to have of it, or has got, is not in its note any more: that is on the
+ * disk before more is sent, or a power cut would bring the former note back, which has no room for
+ * the latter. done: of an upload that ended while more was saved. */
+static void test_answer_is_noted(void **state)
+{
+    (void)state;
+    for (int done = 0; done < 2; done++) {
+        struct fx *x = fx_new(&(struct fx_conf){.write = CONF_ASYNC_THROUGH});
+        struct fx_handle h;
+        struct fx_behind b;
+        struct err e = ERR_INIT;
+        fx_make(x, "main/a", "1");
+        if (!done)
+            fake_store_lose_answer(x->fake[0]);
+        assert_int_equal(fx_open(x, "main/a", O_WRONLY, &h), 0);
+        fx_begin_held(&b, x, h.ino);
+        fx_write(x, h.ino, 1, "2");
+        assert_int_equal(files_save(x->files, h.ino, true, &e), 0);
+        assert_int_equal(fx_end_held(&b), done ? 0 : EIO);
+        name_syncs = 0;
+        fx_begin_held(&b, x, h.ino);
+        assert_true(name_syncs > 0);
+        assert_int_equal(fx_end_held(&b), 0);
+        fx_store_is(x, "main/a", "12");
+        fx_close(x, &h);
+        fx_free(x);
+    }
+}
+
 /* One of two saved files takes the other's name: a power cut in the middle of that leaves one. */
 static void test_replaced_in_one_step(void **state)
 {
@@ -281,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_mark_is_over),
         cmocka_unit_test(test_mark_stays_on_disk),
         cmocka_unit_test(test_mark_of_another_process),
+        cmocka_unit_test(test_answer_is_noted),
         cmocka_unit_test(test_replaced_in_one_step),
         cmocka_unit_test(test_mark_is_over_at_once),
         cmocka_unit_test(test_saved_has_no_note),
