@@ -16,6 +16,7 @@
 #define QUIET_NS (2 * NS_PER_S)
 /* … but not for ever. */
 #define LATEST_NS (10 * NS_PER_S)
+#define TRIES     8
 
 /* `counted` changes are in the first *size bytes of *fd. */
 static int commit_begin(struct file *f, uint64_t *counted, uint64_t *size, int *fd, struct err *e)
@@ -68,10 +69,18 @@ static int file_commit(struct file *f, struct err *e)
     cleanup_fd int fd = -1, note = -1;
     pthread_mutex_lock(&f->mark_lock);
     bool saved = !commit_is_needed(f);
-    int rc = saved ? 0 : commit_begin(f, &counted, &size, &fd, e);
-    saved = saved || (rc == 0 && atomic_load(&f->safe) == counted);
-    if (rc == 0 && !saved)
-        rc = commit_mark(f, fd, counted, size, &note, e);
+    int rc = 0;
+    for (int i = 0; !saved && i < TRIES; i++) {
+        if (fd >= 0)
+            close(fd);
+        fd = -1;
+        rc = commit_begin(f, &counted, &size, &fd, e);
+        saved = rc == 0 && atomic_load(&f->safe) == counted;
+        if (rc == 0 && !saved)
+            rc = commit_mark(f, fd, counted, size, &note, e);
+        if (rc == 0 || atomic_load(&f->written) == counted) /* else another may have cut it off */
+            break;
+    }
     if (rc && !commit_is_needed(f)) { /* it was removed meanwhile */
         rc = 0;
         saved = true;

@@ -220,12 +220,35 @@ static void test_refused_late(void **state)
     fx_free(x);
 }
 
+/* Another one cuts it off while it is read for its checksum: what it has now is saved. */
+static void test_cut_off_while_saved(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&async);
+    struct fx_handle h;
+    struct call save;
+    struct sidecar note;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "123");
+    hand_arm(&sum_hand);
+    call_begin(&save, x, h.ino, do_save);
+    hand_wait(&sum_hand);
+    assert_int_equal(fx_truncate(x, h.ino, 1, true), 0);
+    sum_hand.go = true;
+    assert_int_equal(call_end(&save), 0);
+    fx_note(x, h.ino, &note);
+    assert_true(note.asked);
+    assert_int_equal(note.asked_len, 1);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_removed_while_saved),
         cmocka_unit_test(test_renewed_while_saved),
         cmocka_unit_test(test_refused_late),
+        cmocka_unit_test(test_cut_off_while_saved),
     };
     return cmocka_run_group_tests_name("note_races", tests, NULL, NULL);
 }
