@@ -99,22 +99,6 @@ static void set_version(struct rename_job *m, const struct store_stat *st)
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
 }
 
-/* It is not in the store, but for an upload whose answer was lost: that goes. Anything else there
- * is another node's. */
-static int remove_sent(struct rename_job *m, struct file *f, struct err *e)
-{
-    struct store_stat st;
-    mutex_assert_held(&f->state_lock);
-    if (!atomic_load(&f->begun))
-        return 0;
-    if (store_stat_path(m->store, m->from, &st, e))
-        return e->cls == ERR_NOTFOUND ? 0 : -1;
-    return upload_was_sent(f, m->store, m->from, &st) && store_remove(m->store, m->from, e)
-            && e->cls != ERR_NOTFOUND
-        ? -1
-        : 0;
-}
-
 /* Can the new name be taken without the store? It cannot if that has a file of that name, or may
  * have. */
 static bool is_free(const struct rename_job *m, const struct file *g)
@@ -176,7 +160,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
             "path", m->to, "error", lost.msg, NULL);
     if (!local && rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
         return -1;
-    if (local && remove_sent(m, f, e))
+    if (local && upload_take_back(f, m->store, m->from, e))
         return -1;
     if (g)
         file_keep_preserved(g);

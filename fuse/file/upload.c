@@ -235,28 +235,21 @@ static void upload_abort(struct file *f, const struct upload *u, struct err *e)
         "path", path, "kept", kept, "error", why.msg, NULL);
 }
 
-bool upload_was_sent(struct file *f, struct store *s, const char *path, const struct store_stat *st)
-{
-    struct err none = ERR_INIT;
-    struct sidecar note;
-    uint32_t crc;
-    mutex_assert_held(&f->state_lock);
-    if (st->is_dir || stage_read_note(f, &note, &none))
-        return false;
-    bool first = note.sent && note.sent_len == st->size,
-         latest = note.asked && note.asked_len == st->size;
-    return (first || latest) && content_crc_stored(s, path, st, &crc, &none) == 0
-        && ((first && crc == note.sent_crc) || (latest && crc == note.asked_crc));
-}
-
 /* The store has something else than what we began from: is it what an earlier attempt put there,
- * whose answer was lost? Or nothing, where we have nothing? */
-static bool upload_was_ours(struct file *f, const struct upload *u, struct store_stat *st)
+ * whose answer was lost? Or nothing, where we have nothing? As upload_was_sent(). */
+static int upload_was_ours(
+    struct file *f, const struct upload *u, struct store_stat *st, struct err *e)
 {
-    struct err none = ERR_INIT;
-    if (store_stat_path(u->store, u->path, st, &none) || st->is_dir)
-        return false;
-    return (u->size == 0 && st->size == 0) || upload_was_sent(f, u->store, u->path, st);
+    struct err failed = ERR_INIT;
+    if (store_stat_path(u->store, u->path, st, &failed)) {
+        if (failed.cls != ERR_RETRY)
+            return 0;
+        *e = failed;
+        return -1;
+    }
+    if (!st->is_dir && u->size == 0 && st->size == 0)
+        return 1;
+    return upload_was_sent(f, u->store, u->path, st, e);
 }
 
 /* The store has that of us, or what we began from, and nothing else. */
@@ -285,7 +278,8 @@ static int upload_ask(struct file *f, struct upload *u, struct err *e)
         return e->cls != ERR_NOTFOUND ? -1 : none ? upload_know(f, u, NULL, e) : 0;
     if (!none && !st.is_dir && strcmp(st.version, u->n.version) == 0)
         return upload_know(f, u, NULL, e);
-    return upload_was_sent(f, u->store, u->path, &st) ? upload_know(f, u, &st, e) : 0;
+    int ours = upload_was_sent(f, u->store, u->path, &st, e);
+    return ours > 0 ? upload_know(f, u, &st, e) : ours;
 }
 
 /* A note from before the latest answer would tell after a power cut of what was sent then, and have
@@ -399,7 +393,8 @@ static int upload(struct file *f, bool behind, struct err *e)
         rc = upload_put(f, &u, &st, e);
     else
         rc = -1;
-    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st))
+    /* where the store does not answer that, it is asked again */
+    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st, e) > 0)
         rc = upload_know(f, &u, &st, e) ? -1 : upload_put(f, &u, &st, e);
     if (rc == 0)
         upload_done(f, &u.n, u.counted, &st);

@@ -15,10 +15,13 @@ int file_upload_locked(struct file *f, struct err *e); /* f->state_lock is held 
 /* The same in the background: ECANCELED, and nothing has happened, where a thread waits for the
  * file or a directory is about to move. */
 int file_upload_behind(struct file *f, struct err *e); /* f->state_lock is held */
-/* Is what the store has at that path what a failed attempt to upload it put there? f->state_lock is
- * held. */
-bool upload_was_sent(
-    struct file *f, struct store *s, const char *path, const struct store_stat *st);
+/* Is what the store has at that path what a failed attempt to upload it put there? 1: yes; 0: no;
+ * -1: the store does not answer now. f->state_lock is held. */
+int upload_was_sent(
+    struct file *f, struct store *s, const char *path, const struct store_stat *st, struct err *e);
+/* It is not in the store, but for an upload whose answer was lost: that goes from there. Anything
+ * else is another node's. f->state_lock is held. */
+int upload_take_back(struct file *f, struct store *s, const char *path, struct err *e);
 /* The last open is gone: content that the store has goes from staging into the cache.
  * f->state_lock is held. */
 void file_finish(struct file *f);

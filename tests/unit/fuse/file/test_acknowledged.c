@@ -136,6 +136,41 @@ static void test_nothing_is_sent_blindly(void **state)
     fx_free(x);
 }
 
+/* The store has an upload without an answer, and does not say now that it is that: it is asked
+ * again, and what was saved since does not go aside. */
+static void test_asked_again(void **state)
+{
+    (void)state;
+    static const enum fake_call calls[] = {FAKE_STAT, FAKE_READ, FAKE_READ};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct fx *x = fx_new(&async);
+        struct fx_handle h;
+        bool more = i == 2;
+        fx_make(x, "main/a", "1");
+        uint64_t ino = fx_ino(x, "main/a");
+        fake_store_lose_answer(x->fake[0]);
+        assert_int_equal(fx_behind(x, ino), EIO);
+        if (more) {
+            assert_int_equal(fx_open(x, "main/a", O_WRONLY, &h), 0);
+            fx_write(x, h.ino, 1, "2");
+            assert_int_equal(fx_close(x, &h), 0);
+        } else if (calls[i] == FAKE_STAT) { /* the look at what failed is not meant */
+            struct err e = ERR_INIT;
+            struct file *f = files_get(x->files, ino, &e);
+            atomic_store(&f->marked_ok_ns, clock_mono_ns());
+            files_put(f);
+        }
+        /* for store_put(), which looks by itself, and for who is told what that says */
+        fake_store_fail(x->fake[0], calls[i], ERR_RETRY, EIO, 0, 2);
+        assert_int_equal(fx_behind(x, ino), EIO);
+        fake_store_fail(x->fake[0], calls[i], ERR_RETRY, EIO, 0, 0);
+        assert_int_equal(fx_behind(x, ino), 0);
+        fx_store_is(x, "main/a", more ? "12" : "1");
+        fx_kept(x, 0, NULL, NULL);
+        fx_free(x);
+    }
+}
+
 /* What was given up has not come there: that more was saved meanwhile does not say so. */
 static void test_given_up(void **state)
 {
@@ -259,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_lost_answer_of_unsaved),
         cmocka_unit_test(test_lost_answer_after_a_failure),
         cmocka_unit_test(test_nothing_is_sent_blindly),
+        cmocka_unit_test(test_asked_again),
         cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_gives_way_before_it_sends),
         cmocka_unit_test(test_replaces_two),
