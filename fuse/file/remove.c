@@ -59,8 +59,8 @@ static int unlink_locked(struct file *f, struct err *e)
     if (file_preserve(f, &lost))
         log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path",
             path, "error", lost.msg, NULL);
-    bool stored = !(n.flags & INODE_LOCAL) || f->begun; /* by an upload whose answer was lost */
-    if (stored && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
+    if ((n.flags & INODE_LOCAL) ? upload_take_back(f, store, path, e)
+                                : store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
         return -1;
     file_keep_preserved(f);
     cached_unpin(c->cache, mount, path);

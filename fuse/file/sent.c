@@ -3,7 +3,10 @@
 #include "fuse/file/upload.h"
 
 #include "fuse/file/content.h"
+#include "fuse/file/read.h"
 #include "fuse/file/stage.h"
+
+#include <sys/stat.h>
 
 /* 0: it is there, and has that checksum; 1: not; -1: nobody knows, as the store does not answer. */
 static int sum_stored(
@@ -35,6 +38,25 @@ int upload_was_sent(
     return (first && crc == note.sent_crc) || (latest && crc == note.asked_crc);
 }
 
+/* The process before us was killed before it noted what it sent: is it what is staged? */
+static int upload_is_staged(
+    struct file *f, struct store *s, const char *path, const struct store_stat *st, struct err *e)
+{
+    struct err none = ERR_INIT;
+    struct sidecar note;
+    struct stat content;
+    uint32_t crc = 0, stored;
+    if (st->is_dir || (stage_read_note(f, &note, &none) == 0 && (note.asked || note.sent))
+        || file_lock_attached(f, false, &none))
+        return 0;
+    bool same = f->stage_fd >= 0 && fstat(f->stage_fd, &content) == 0
+        && (uint64_t)content.st_size == st->size
+        && content_crc(f->stage_fd, st->size, &crc, &none) == 0;
+    pthread_rwlock_unlock(&f->data_lock);
+    int rc = same ? sum_stored(s, path, st, &stored, e) : 1;
+    return rc ? (rc < 0 ? -1 : 0) : crc == stored;
+}
+
 int upload_take_back(struct file *f, struct store *s, const char *path, struct err *e)
 {
     struct store_stat st;
@@ -44,6 +66,8 @@ int upload_take_back(struct file *f, struct store *s, const char *path, struct e
     if (store_stat_path(s, path, &st, e))
         return e->cls == ERR_NOTFOUND ? 0 : -1;
     int ours = upload_was_sent(f, s, path, &st, e);
+    if (ours == 0)
+        ours = upload_is_staged(f, s, path, &st, e);
     if (ours <= 0)
         return ours;
     return store_remove(s, path, e) && e->cls != ERR_NOTFOUND ? -1 : 0;

@@ -197,6 +197,45 @@ static void test_unlink_dirty(void **state)
     fx_free(x);
 }
 
+/* An upload of it failed, or its answer was lost: what that brought to the store goes with it, and
+ * another node's does not; nor is it removed while nobody knows. */
+static void test_unlink_sent(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "ours");
+    fake_store_lose_answer(x->fake[0]);
+    assert_int_equal(fx_close(x, &h), EIO);
+    fx_store_is(x, "main/a", "ours");
+    fake_store_fail(x->fake[0], FAKE_READ, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_unlink(x, "main/a", false), EIO);
+    fx_store_is(x, "main/a", "ours");
+    assert_int_equal(fx_unlink(x, "main/a", false), 0);
+    fx_store_is(x, "main/a", NULL);
+    assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "ours");
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_close(x, &h), EIO);
+    fake_store_write(x->fake[0], "b", "another's");
+    assert_int_equal(fx_unlink(x, "main/b", false), 0);
+    fx_store_is(x, "main/b", "another's");
+    /* the process was killed before it noted what it had sent */
+    assert_int_equal(fx_create(x, "main/c", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "ours");
+    assert_int_equal(fx_create(x, "main/d", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "ours");
+    fake_store_write(x->fake[0], "c", "ours");
+    fake_store_write(x->fake[0], "d", "their");
+    fx_restart(x, true);
+    assert_int_equal(fx_unlink(x, "main/c", false), 0);
+    fx_store_is(x, "main/c", NULL);
+    assert_int_equal(fx_unlink(x, "main/d", false), 0);
+    fx_store_is(x, "main/d", "their");
+    fx_free(x);
+}
+
 /* First written to after it was removed. */
 static void test_write_after_unlink(void **state)
 {
@@ -329,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_unlink_unreadable),
         cmocka_unit_test(test_unlink_local),
         cmocka_unit_test(test_unlink_dirty),
+        cmocka_unit_test(test_unlink_sent),
         cmocka_unit_test(test_write_after_unlink),
         cmocka_unit_test(test_unlink_unpins),
         cmocka_unit_test(test_rmdir),
