@@ -322,7 +322,10 @@ static void do_unlink(const struct op *op, bool resent)
     struct inode n;
     bool local = inodes_find(inodes, INODE_ROOT, name_of(op->file), &n) && (n.flags & INODE_LOCAL);
     truth_add(op->file, BEGUN, &none);
+    bool unseen = local && others_have(op->file);
     int rc = files_unlink(files, INODE_ROOT, name_of(op->file), resent, &e);
+    if (unseen && !others_have(op->file))
+        world_wrong("f%u: what another node put there goes with what was never uploaded", op->file);
     if (rc && err_errno(&e) == ENOENT && world->objects[op->file].c.there)
         return; /* not seen yet */
     if (rc == 0 || err_errno(&e) == ENOENT)

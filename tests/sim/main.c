@@ -45,6 +45,8 @@ static void end_of_life(void)
         break;
     }
     world->resume = world->mounted;
+    if (!world->resume && (world->op.kind == OP_UNLINK || world->op.kind == OP_RENAME))
+        world->alone = false; /* the store may have done it, and nobody goes on with it */
     if (!world->resume) {
         for (unsigned i = 0; i < FILES; i++)
             world->files[i].open = false;
@@ -108,6 +110,7 @@ static bool run(uint64_t seed, const char *dir, bool verbose)
         if (world_random(2))
             others_put(i);
     }
+    world->alone = seed / 4 % 2;
     unsigned lives = 1 + (unsigned)world_random(LIVES);
     for (unsigned i = 0; i < lives && !world->wrong[0]; i++) {
         world->disk.ops = 0;

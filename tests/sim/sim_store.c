@@ -39,14 +39,21 @@ void others_put(unsigned file)
     static struct content c;
     memset(&c, 0, sizeof c);
     content_fill(&c, sim_random(&world->random), 0, 1 + (uint32_t)world_random(CONTENT_MAX));
+    if (world->alone)
+        return;
     truth_add(file, OTHERS, &c);
     object_set(file, &c, true);
+}
+
+bool others_have(unsigned file)
+{
+    return world->objects[file].others && world->objects[file].c.there;
 }
 
 void others_remove(unsigned file)
 {
     static const struct content none;
-    if (!world->objects[file].c.there)
+    if (!world->objects[file].c.there || world->alone)
         return;
     truth_add(file, OTHERS, &none);
     object_set(file, &none, true);
@@ -61,11 +68,11 @@ static int refused(struct err *e)
 }
 
 /* Does the call happen, and is it told? */
-static enum answer answer_now(void)
+static enum answer answer_now(bool put)
 {
     enum answer a = world->outage ? ANSWER_REFUSED : world->next_answer;
     world->next_answer = ANSWER_FINE;
-    return a;
+    return world->alone && (a == ANSWER_LATE || (a == ANSWER_LOST && !put)) ? ANSWER_REFUSED : a;
 }
 
 static bool expected(const struct object *o, const char *expect)
@@ -125,7 +132,7 @@ static int sim_put(
     if (!content_was_ever((unsigned)file, &c))
         world_wrong("f%d: %u bytes are put that nobody ever wrote", file, c.len);
     truth_tried((unsigned)file, &c);
-    enum answer a = answer_now();
+    enum answer a = answer_now(true);
     if (a == ANSWER_REFUSED)
         return refused(e);
     if (a == ANSWER_LATE) {
@@ -206,7 +213,7 @@ static int sim_remove(void *impl, const char *path, struct err *e)
     static const struct content none;
     (void)impl;
     int file = file_of(path);
-    enum answer a = answer_now();
+    enum answer a = answer_now(false);
     if (a == ANSWER_REFUSED || a == ANSWER_LATE)
         return refused(e);
     if (file >= 0)
@@ -219,7 +226,7 @@ static int sim_rename(void *impl, const char *from, const char *to, const char *
 {
     (void)impl;
     int a = file_of(from), b = file_of(to);
-    enum answer how = answer_now();
+    enum answer how = answer_now(false);
     if (how == ANSWER_REFUSED || how == ANSWER_LATE)
         return refused(e);
     if (a < 0 || b < 0 || !world->objects[a].c.there)

@@ -157,7 +157,7 @@ void truths_cut(void)
         if (world->late.waits && world->late.file == i)
             late = content_hash(&world->late.c);
         for (unsigned k = f->ntruths, since = 0; k-- > 0; since |= f->truths[k].kind == BEGUN)
-            f->truths[k].kept |= since; /* written to since: nobody has a copy */
+            f->truths[k].kept |= f->truths[k].torn |= since; /* nobody has a copy */
         for (unsigned k = 0; k < f->ntruths; k++)
             if (f->truths[k].kind != BEGUN || f->truths[k].tried || f->truths[k].hash == stored
                 || f->truths[k].hash == late)
@@ -205,7 +205,8 @@ static unsigned last_told(const struct file_model *f)
 {
     unsigned last = 0;
     for (unsigned i = 0; i < f->ntruths; i++)
-        if (f->truths[i].kind == DONE || f->truths[i].kind == OTHERS)
+        if (f->truths[i].kind == DONE || f->truths[i].kind == OTHERS
+            || (world->alone && f->truths[i].kind == PROMISED && !f->truths[i].torn))
             last = i;
     return last;
 }

@@ -31,7 +31,7 @@ enum truth_kind {
 };
 struct truth {
     enum truth_kind kind;
-    bool there, kept, tried;
+    bool there, kept, tried, torn; /* torn: written to in place, and then the power went */
     uint32_t len;
     uint64_t hash, at;
 };
@@ -89,6 +89,9 @@ struct world {
     struct object objects[FILES];
     struct file_model files[FILES];
     struct late late;
+    /* No other node does anything, and of all answers only those to uploads are lost: then nothing
+     * that was promised is put aside for what is older. */
+    bool alone;
     bool outage;
     enum answer next_answer;
     struct op op;          /* under way */
@@ -147,6 +150,7 @@ void world_check(const uint64_t *kept, unsigned nkept);
 /* Another node puts an object, or removes it. */
 void others_put(unsigned file);
 void others_remove(unsigned file);
+bool others_have(unsigned file); /* is an object there, by another node? */
 void late_happens(void);
 
 struct store *sim_store_new(void);
