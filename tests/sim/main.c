@@ -148,7 +148,9 @@ static int run_many(
     for (uint64_t i = 0; i < count && atomic_load(left); i += step)
         if (!run(first + i, dir, false)) {
             wrong++;
-            atomic_store(left, atomic_load(left) - 1);
+            unsigned now = atomic_load(left);
+            while (now && !atomic_compare_exchange_weak(left, &now, now - 1))
+                continue;
         }
     disk_remove(&world->disk);
     rmdir(dir);
