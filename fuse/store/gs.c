@@ -109,7 +109,7 @@ static void *gs_open(const struct store_params *p, struct err *e)
 }
 
 const struct store_ops store_gs = {
-    .kind = {"gs", "gs://bucket/prefix", gs_options, STORE_CAP_WRITE, NULL, 0, "key.json"},
+    .kind = {"gs", "gs://bucket/prefix", gs_options, STORE_CAP_WRITE, NULL, 0, "key.json", 0},
     .open = gs_open,
     S3_OPS,
 };

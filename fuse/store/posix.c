@@ -446,7 +446,7 @@ static int posix_rename(void *impl, const char *from, const char *to, const char
 
 const struct store_ops store_posix = {
     .kind = {"file", "file:///directory", posix_options,
-        STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, NULL},
+        STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0, NULL, 0},
     .open = posix_open,
     .close = posix_close,
     .check = posix_check,

@@ -177,7 +177,7 @@ void s3_contact(void *impl, char **server, char **who)
 
 const struct store_ops store_s3 = {
     .kind = {"s3", "s3://bucket/prefix", s3_options, STORE_CAP_WRITE, s3_spellings,
-        ARRAY_LEN(s3_spellings), NULL},
+        ARRAY_LEN(s3_spellings), NULL, 0},
     .open = s3_open,
     S3_OPS,
 };

@@ -98,7 +98,7 @@ static void web_contact(void *impl, char **server, char **who)
 #define WEB_KIND(scheme_name)                                                                  \
     {                                                                                          \
         .kind = {scheme_name, scheme_name "://server/directory", web_options, 0, NULL, 0,      \
-            "username and password, or bearer-token, or header"},                              \
+            "username and password, or bearer-token, or header", 0},                           \
         .open = web_open, .close = web_close, .check = web_check, .contact = web_contact,      \
         .stat_path = web_stat, .list = web_list, .list_tree = web_list_tree, .read = web_read, \
     }
