@@ -15,13 +15,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define TOKEN_MAX                                                                               \
-    (64u << 10)             /* bytes; a ticket of Active Directory has some kilobytes of groups \
-                             */
+/* bytes; a ticket of Active Directory has some kilobytes of groups */
+#define TOKEN_MAX    (64u << 10)
 #define CHECKSUM_GSS 0x8003 /* RFC 4121, 4.1.1 */
 
-/* -- DER ------------------------------------------------------------------------------------------
- */
+/* -- DER --------------------------------------------------------------------------------------- */
 
 /* What is in b becomes the value of tag. */
 static void der_wrap(struct buf *b, unsigned char tag)
@@ -75,8 +73,7 @@ void kerberos_wrap(struct buf *out, const void *request, size_t len)
     der_wrap(out, 0x60);
 }
 
-/* -- tickets --------------------------------------------------------------------------------------
- */
+/* -- tickets ----------------------------------------------------------------------------------- */
 
 struct login {
     krb5_context ctx;
